@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* A machine: one kind of GPU, its host, and the links between GPUs. Read from a *.machine key file. */
+#pragma once
+
+#include "kernel.h"
+
+#include <glib.h>
+
+typedef enum
+{
+  PSI_LINK_NVLINK, /* switched: every GPU reaches every other of its node at the full rate */
+  PSI_LINK_PCIE,
+  PSI_LINK_NETWORK
+} PsiLinkKind;
+
+typedef struct
+{
+  char *name;                 /* "nvlink4", "ndr400" */
+  PsiLinkKind kind;
+  double bytes_per_s;         /* one GPU, one direction, what the wire can carry */
+  double efficiency;          /* share of it that large collectives reach */
+  gint64 latency_ps;          /* one hop, small message */
+  guint nics_per_node;        /* network: adapters that share a node's traffic; 0 = one for each GPU */
+  double oversubscription;    /* network: 1 = none */
+  char *source;
+} PsiLink;
+
+typedef struct
+{
+  char *name;                       /* "NVIDIA A100-SXM4-80GB" */
+  gint64 memory_bytes;              /* what a program can use of it; -1 = without end */
+  double peak_flops[PSI_N_DTYPES];  /* dense, datasheet, FLOP/s; 0 = not supported */
+  double gemm_efficiency;           /* share of peak that large products sustain */
+  gint64 gemm_ramp_k;               /* elements of K that a product loses to prologue and epilogue */
+  double memory_bytes_per_s;        /* datasheet */
+  double memory_efficiency;         /* share that streaming kernels reach */
+  guint sms;
+  gint64 launch_ps;                 /* GPU side: gap between two kernels of a stream */
+  gint64 minimum_kernel_ps;         /* shortest kernel */
+  double attention_efficiency_forward, attention_efficiency_backward; /* share of peak of fused attention */
+  gint64 context_bytes;             /* CUDA context and libraries, outside the framework's allocator */
+  char *source;
+} PsiGpu;
+
+typedef struct
+{
+  gint64 issue_ps_pytorch, issue_ps_megatron; /* CPU time to issue one kernel */
+  gint64 memory_bytes;
+  char *source;
+} PsiHost;
+
+typedef struct
+{
+  char *name;        /* "a100-sxm-80": the preset or file stem */
+  char *description; /* one line */
+  char *kind;        /* measured | published | datasheet */
+  gboolean ideal;    /* links take no time, memory without end */
+  PsiGpu gpu;
+  PsiHost host;
+  guint gpus_per_node;
+  PsiLink intra; /* inside a node */
+  PsiLink inter; /* between nodes */
+} PsiMachine;
+
+/* Load a preset or alias by name ("a100"), or a file by path (*.machine). Presets are looked up in the directories of
+ * psi_data_directories(). Unknown names are errors with a "did you mean". Every group needs a `source`.
+ * Returns (transfer full). */
+PsiMachine *psi_machine_load (const char *name_or_path, GError **error);
+void psi_machine_free (PsiMachine *machine);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiMachine, psi_machine_free)
+
+#define PSI_MACHINE_ERROR (psi_machine_error_quark ())
+typedef enum
+{
+  PSI_MACHINE_ERROR_UNKNOWN, /* no preset of that name, no such file */
+  PSI_MACHINE_ERROR_SYNTAX,  /* not a machine file */
+  PSI_MACHINE_ERROR_VALUE    /* a key missing, unknown or out of range */
+} PsiMachineError;
+GQuark psi_machine_error_quark (void);
+
+/* Time of one kernel (all its launches) on the GPU, in seconds: roofline with efficiencies and the launch gap.
+ * The host's issue time is not in it (psi_host_issue_ps per launch). Never negative, 0 only for an empty kernel. */
+double psi_gpu_kernel_s (const PsiGpu *gpu, const PsiKernel *kernel);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* The program on one screen: scenario in, report out. */
+#pragma once
+
+#include "report.h"
+#include "scenario.h"
+
+typedef struct
+{
+  gboolean curves; /* keep memory and traffic curves and spans for plots */
+  gboolean advice; /* look for changes that fit when the plan does not */
+} PsiSimulateOptions;
+
+/* Simulate every plan of the scenario, in order. Returns (transfer full) a report, or NULL: a plan that cannot be
+ * resolved fails the whole call; running out of memory is a result, not an error. */
+PsiReport *psi_simulate (const PsiScenario *scenario, const PsiSimulateOptions *options, GError **error);

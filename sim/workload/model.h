@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* A model as the planner sees it: a list of layers, each with kernels, parameters and the bytes it keeps.
+ *
+ * A family file (family-gpt.c, ...) expands dimensions into *layer kinds*: equal layers share one kind, so costs are
+ * computed once per kind. All numbers of a kind are for ONE micro-batch on ONE GPU of the tensor-parallel group,
+ * unless the name says otherwise. */
+#pragma once
+
+#include "kernel.h"
+
+#include <glib.h>
+
+/* The three parts of a layer's work. Backward is the input half followed by the weight half. */
+typedef enum
+{
+  PSI_PASS_FORWARD,
+  PSI_PASS_BACKWARD_INPUT,
+  PSI_PASS_BACKWARD_WEIGHT,
+  PSI_N_PASSES
+} PsiPass;
+
+/* Collective that ends a segment, over the tensor-, context- or expert-parallel group. */
+typedef enum
+{
+  PSI_COMM_NONE,
+  PSI_COMM_ALL_REDUCE,
+  PSI_COMM_ALL_GATHER,
+  PSI_COMM_REDUCE_SCATTER,
+  PSI_COMM_ALL_TO_ALL,
+  PSI_COMM_SEND_RECV
+} PsiCommOp;
+
+typedef enum
+{
+  PSI_GROUP_TP,
+  PSI_GROUP_CP,
+  PSI_GROUP_EP
+} PsiCommGroup;
+
+/* A maximal run of kernels between two communication points. */
+typedef struct
+{
+  guint first_kernel, n_kernels; /* into PsiLayerKind.kernels */
+  PsiCommOp comm;                /* after the kernels; PSI_COMM_NONE if nothing is sent */
+  PsiCommGroup comm_group;
+  gint64 comm_bytes; /* bytes of the whole tensor: all-reduce buffer, gathered result, scattered input */
+} PsiSegment;
+
+typedef struct
+{
+  char *name;                /* "block", "embedding", "head", "conv2_1": the kind, not the instance */
+  gint64 parameters;         /* elements on one GPU of the tp group (experts: after ep too), trainable or not */
+  gint64 expert_parameters;  /* the share of `parameters` that belongs to routed experts (reduced over dp/ep only) */
+  double trainable_fraction; /* 1 unless frozen */
+  double model_flops;        /* forward FLOPs of the whole layer, all tp GPUs together (for MFU) */
+
+  GArray *kernels;                 /* of PsiKernel */
+  GArray *segments[PSI_N_PASSES];  /* of PsiSegment, in execution order of that pass */
+  gint64 saved_bytes;              /* kept from the forward until the backward, the layer's input included once */
+  gint64 weight_saved_bytes;       /* the part of saved_bytes that the weight-gradient half still needs */
+  gint64 input_bytes;              /* the layer's input: all that full recompute keeps */
+  gint64 output_bytes;             /* boundary tensor to the next layer */
+  gint64 selective_saved_bytes;    /* kept under selective recompute */
+  guint selective_first, selective_n; /* kernels (forward) that selective recompute runs again; n = 0: none */
+  gint64 forward_workspace_bytes;  /* transient peak above what stays, while the forward runs */
+  gint64 backward_workspace_bytes; /* the same for the backward */
+} PsiLayerKind;
+
+/* One layer of the model, in order of execution. */
+typedef struct
+{
+  guint kind;       /* index into PsiModel.kinds */
+  guint n_inputs;   /* 0 for the first layer; 1 = the layer before it, as nearly always; more or other: a branch */
+  guint inputs[4];  /* indices of the layers whose outputs it reads, ascending */
+} PsiLayer;
+
+typedef struct
+{
+  char *name;        /* "llama-2-7b" */
+  char *family;      /* "llama" */
+  char *description; /* one line: dimensions and where they come from */
+  GArray *kinds;     /* of PsiLayerKind */
+  GArray *layers;    /* of PsiLayer */
+  guint first_block, n_blocks; /* the run of layers that `partition = layers` divides evenly (embedding before, head after) */
+  gint64 parameters;           /* of the whole model, exact, tied tensors once */
+  gint64 tied_parameters;      /* elements (on one tp GPU) that first and last layer share; both hold them if on different GPUs */
+  gint64 tokens_per_sample;    /* sequence length; 1 for a trace of images */
+  double model_flops_per_sample; /* forward FLOPs of one sample, by the usual counting (MFU) */
+  gboolean is_uniform;         /* the paper's model: fixed times, byte counts given directly */
+} PsiModel;
+
+/* Lowering: everything a family needs to know about the plan to produce numbers for one GPU and one micro-batch. */
+typedef struct
+{
+  gint64 micro_batch;    /* samples */
+  gint64 sequence;       /* tokens per sample */
+  guint tp, cp, ep;      /* degrees */
+  gboolean sequence_parallel;
+  PsiDtype dtype;        /* of activations and matrix products */
+  gboolean flash;        /* fused attention, no score matrix kept */
+  gboolean compile;      /* elementwise kernels fused by a compiler */
+  gboolean megatron;     /* framework = megatron: fused kernels, vocabulary-parallel loss; else pytorch eager */
+  gboolean dropout;
+  guint loss_chunks;     /* logits computed in that many chunks, at least 1 */
+} PsiLowering;
+
+PsiModel *psi_model_new (const char *name, const char *family);
+void psi_model_free (PsiModel *model);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiModel, psi_model_free)
+
+/* Append a kind; the model owns its name and arrays. Returns its index. The pointer from psi_model_kind() is valid
+ * until the next append. */
+guint psi_model_add_kind (PsiModel *model, const char *name);
+PsiLayerKind *psi_model_kind (const PsiModel *model, guint index);
+
+/* Append `count` layers of a kind, each reading the layer before it. */
+void psi_model_add_layers (PsiModel *model, guint kind, guint count);
+
+/* Append a kernel to the open segment of a pass of the kind, opening one if none is. */
+void psi_kind_add_kernel (PsiLayerKind *kind, PsiPass pass, const PsiKernel *kernel);
+
+/* End the open segment of a pass with a collective (or with none). */
+void psi_kind_end_segment (PsiLayerKind *kind, PsiPass pass, PsiCommOp comm, PsiCommGroup group, gint64 bytes);

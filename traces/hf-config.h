@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* Hugging Face config.json -> dimensions. Knows the spellings of GPT-2, Llama, Mistral, Qwen2, Mixtral, DeepSeek,
+ * BERT, T5 and ViT; nothing of how a model computes. */
+#pragma once
+
+#include <glib.h>
+
+typedef struct
+{
+  char *name;        /* "gpt2" : the file's name or _name_or_path */
+  char *family;      /* gpt llama moe bert t5 vit */
+  gint64 layers, hidden, heads, kv_heads, head_dim, ffn, vocab, sequence;
+  char *activation;  /* gelu swiglu relu gated-gelu */
+  char *norm;        /* layernorm rmsnorm */
+  gboolean tied, qkv_bias, linear_bias;
+  gint64 experts, experts_per_token, expert_ffn, shared_experts, first_dense_layers; /* moe */
+  gint64 q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim;  /* DeepSeek's latent attention; 0 = none */
+  gint64 positions;       /* learned position embeddings, 0 = none */
+  gint64 token_types;     /* bert */
+  gint64 decoder_layers, relative_buckets; /* t5: layers counts the encoder's */
+  gint64 image_size, patch_size, channels, classes; /* vit */
+  gboolean pooler;        /* bert */
+} PsiModelDimensions;
+
+/* Fields absent in the file take the defaults of that architecture's configuration class.
+ * (transfer full); a missing or misspelt field is an error that names file and field. */
+PsiModelDimensions *psi_hf_config_load (const char *file, GError **error);
+PsiModelDimensions *psi_model_dimensions_copy (const PsiModelDimensions *dimensions);
+void psi_model_dimensions_free (PsiModelDimensions *dimensions);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiModelDimensions, psi_model_dimensions_free)
