@@ -3,6 +3,8 @@
  * all read this one table. */
 #pragma once
 
+#include "nearest.h"
+
 #include <glib.h>
 
 typedef enum
@@ -100,6 +102,3 @@ GQuark psi_settings_error_quark (void);
 
 /* The key of that name ('-' counts as '_'), or -1. */
 int psi_key_find (const char *name);
-
-/* "did you mean": the nearest of a NULL-ended list by edit distance, or NULL if none is near. */
-const char *psi_nearest (const char *word, const char *const *candidates);
