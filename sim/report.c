@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/* Life of a report, and the one walk over it that JSON and CSV share (interface.md section 4 names the keys). */
+#include "report.h"
+#include "report-walk.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *const psi_verdict_names[] = {
+  [PSI_VERDICT_FITS] = "fits",
+  [PSI_VERDICT_TIGHT] = "tight",
+  [PSI_VERDICT_OOM] = "oom",
+  NULL,
+};
+
+static void
+rank_report_clear (gpointer data)
+{
+  PsiRankReport *rank = data;
+
+  g_clear_pointer (&rank->memory, g_array_unref);
+  g_clear_pointer (&rank->spans, g_array_unref);
+}
+
+static void
+advice_clear (gpointer data)
+{
+  PsiAdvice *advice = data;
+
+  g_clear_pointer (&advice->set, g_free);
+}
+
+PsiPlanReport *
+psi_plan_report_new (const char *name)
+{
+  PsiPlanReport *plan = g_new0 (PsiPlanReport, 1);
+
+  plan->name = g_strdup (name);
+  plan->step_time_low_s = plan->step_time_high_s = NAN;
+  plan->samples_per_s = plan->tokens_per_s = plan->model_tflops_per_gpu = NAN;
+  plan->mfu = plan->hfu = NAN;
+  plan->capacity_bytes = -1;
+  plan->ranks = g_array_new (FALSE, TRUE, sizeof (PsiRankReport));
+  g_array_set_clear_func (plan->ranks, rank_report_clear);
+  plan->assumptions = g_ptr_array_new_with_free_func (g_free);
+  plan->advice = g_array_new (FALSE, TRUE, sizeof (PsiAdvice));
+  g_array_set_clear_func (plan->advice, advice_clear);
+  plan->warnings = g_ptr_array_new_with_free_func (g_free);
+  return plan;
+}
+
+void
+psi_plan_report_free (PsiPlanReport *plan)
+{
+  if (plan == NULL)
+    return;
+  g_free (plan->name);
+  g_free (plan->layout);
+  g_free (plan->update_rule);
+  g_array_unref (plan->ranks);
+  g_clear_pointer (&plan->traffic, g_array_unref);
+  g_ptr_array_unref (plan->assumptions);
+  g_array_unref (plan->advice);
+  g_ptr_array_unref (plan->warnings);
+  g_free (plan);
+}
+
+static void
+plan_report_free_item (gpointer data)
+{
+  psi_plan_report_free (data);
+}
+
+PsiReport *
+psi_report_new (void)
+{
+  PsiReport *report = g_new0 (PsiReport, 1);
+
+  report->plans = g_ptr_array_new_with_free_func (plan_report_free_item);
+  return report;
+}
+
+void
+psi_report_free (PsiReport *report)
+{
+  if (report == NULL)
+    return;
+  g_free (report->scenario);
+  g_free (report->title);
+  g_free (report->machine);
+  g_free (report->machine_description);
+  g_free (report->machine_kind);
+  g_free (report->model);
+  g_free (report->model_description);
+  g_ptr_array_unref (report->plans);
+  g_free (report);
+}
+
+PsiRankReport *
+psi_plan_report_add_rank (PsiPlanReport *plan)
+{
+  g_array_set_size (plan->ranks, plan->ranks->len + 1);
+  PsiRankReport *rank = &g_array_index (plan->ranks, PsiRankReport, plan->ranks->len - 1);
+
+  rank->stage = -1;
+  rank->count = 1;
+  return rank;
+}
+
+/* Numbers */
+
+void
+psi_append_seconds (GString *out, gint64 time_ps)
+{
+  const guint64 ps_per_s = 1000000000000;
+  guint64 ps = time_ps < 0 ? -(guint64) time_ps : (guint64) time_ps;
+  guint64 fraction = ps % ps_per_s;
+  int digits = 12;
+
+  g_string_append_printf (out, "%s%" G_GUINT64_FORMAT, time_ps < 0 ? "-" : "", ps / ps_per_s);
+  if (fraction == 0)
+    return;
+  while (fraction % 10 == 0)
+    {
+      fraction /= 10;
+      digits--;
+    }
+  g_string_append_printf (out, ".%0*" G_GUINT64_FORMAT, digits, fraction);
+}
+
+void
+psi_append_real (GString *out, double value)
+{
+  char text[G_ASCII_DTOSTR_BUF_SIZE];
+  const char *const formats[] = { "%.15g", "%.16g", "%.17g" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (formats); i++)
+    {
+      g_ascii_formatd (text, sizeof text, formats[i], value);
+      double back = g_ascii_strtod (text, NULL);
+      if (memcmp (&back, &value, sizeof back) == 0)
+        break;
+    }
+  g_string_append (out, text);
+}
+
+/* The walk */
+
+/* "peak" + "_bytes" on the caller's stack. */
+#define KEY(name, unit) join_key (buffer, sizeof buffer, name, unit)
+static const char *
+join_key (char *buffer, gsize size, const char *name, const char *unit)
+{
+  g_strlcpy (buffer, name, size);
+  g_strlcat (buffer, unit, size);
+  return buffer;
+}
+
+static void
+put_real (PsiReportSink *sink, const char *key, double value)
+{
+  if (isfinite (value))
+    sink->real (sink, key, value);
+  else
+    sink->null (sink, key);
+}
+
+static void
+put_text (PsiReportSink *sink, const char *key, const char *text)
+{
+  if (text != NULL)
+    sink->text (sink, key, text);
+  else
+    sink->null (sink, key);
+}
+
+/* A count or size where a negative number says that it does not apply. */
+static void
+put_natural (PsiReportSink *sink, const char *key, gint64 value)
+{
+  if (value >= 0)
+    sink->integer (sink, key, value);
+  else
+    sink->null (sink, key);
+}
+
+static void
+put_time_parts (PsiReportSink *sink, const gint64 time_ps[PSI_N_TIME])
+{
+  char buffer[64];
+
+  for (guint i = 0; i < PSI_N_TIME; i++)
+    sink->seconds (sink, KEY (psi_time_part_names[i], "_s"), time_ps[i]);
+}
+
+static void
+put_exposed (PsiReportSink *sink, const gint64 exposed_ps[PSI_N_TRAFFIC])
+{
+  sink->begin (sink, "exposed_comm_by_kind_s", '{');
+  for (guint i = 0; i < PSI_N_TRAFFIC; i++)
+    sink->seconds (sink, psi_traffic_names[i], exposed_ps[i]);
+  sink->end (sink, '}');
+}
+
+static void
+put_rank_id (PsiReportSink *sink, const PsiRankReport *rank)
+{
+  sink->integer (sink, "rank", rank->rank);
+  put_natural (sink, "stage", rank->stage);
+  sink->integer (sink, "count", rank->count);
+}
+
+static void
+walk_time (const PsiPlanReport *plan, PsiReportSink *sink)
+{
+  static const PsiRankReport none;
+  const PsiRankReport *main_rank =
+      plan->main_rank < plan->ranks->len ? &g_array_index (plan->ranks, PsiRankReport, plan->main_rank) : &none;
+
+  sink->begin (sink, "time", '{');
+  put_time_parts (sink, main_rank->time_ps);
+  sink->end (sink, '}');
+
+  sink->begin (sink, "time_detail", '{');
+  sink->integer (sink, "rank", main_rank->rank);
+  put_exposed (sink, main_rank->exposed_ps);
+  sink->begin (sink, "ranks", '[');
+  for (guint i = 0; i < plan->ranks->len; i++)
+    {
+      const PsiRankReport *rank = &g_array_index (plan->ranks, PsiRankReport, i);
+      sink->begin (sink, NULL, '{');
+      put_rank_id (sink, rank);
+      put_time_parts (sink, rank->time_ps);
+      put_exposed (sink, rank->exposed_ps);
+      sink->end (sink, '}');
+    }
+  sink->end (sink, ']');
+  sink->end (sink, '}');
+}
+
+static void
+walk_throughput (const PsiPlanReport *plan, PsiReportSink *sink)
+{
+  sink->begin (sink, "throughput", '{');
+  put_real (sink, "samples_per_s", plan->samples_per_s);
+  put_real (sink, "tokens_per_s", plan->tokens_per_s);
+  put_real (sink, "tokens_per_s_per_gpu", plan->tokens_per_s / MAX (plan->gpus, 1));
+  put_real (sink, "model_tflops_per_gpu", plan->model_tflops_per_gpu);
+  put_real (sink, "mfu", plan->mfu);
+  put_real (sink, "hfu", plan->hfu);
+  sink->end (sink, '}');
+}
+
+static void
+walk_rank_memory (const PsiRankReport *rank, PsiReportSink *sink)
+{
+  char buffer[64];
+
+  sink->begin (sink, NULL, '{');
+  put_rank_id (sink, rank);
+  sink->integer (sink, "peak_bytes", rank->peak_bytes);
+  sink->seconds (sink, "peak_at_s", rank->peak_at_ps);
+  for (guint i = 0; i < PSI_N_MEMORY; i++)
+    sink->integer (sink, KEY (psi_memory_class_names[i], "_bytes"), rank->at_peak[i]);
+  sink->integer (sink, "activations_peak_bytes", rank->activations_peak_bytes);
+  sink->integer (sink, "overhead_bytes", rank->overhead_bytes);
+  sink->integer (sink, "steady_bytes", rank->steady_bytes);
+  sink->integer (sink, "reserved_bytes", rank->reserved_bytes);
+  sink->integer (sink, "device_bytes", rank->device_bytes);
+  sink->integer (sink, "sent_bytes", rank->sent_bytes);
+  sink->end (sink, '}');
+}
+
+static void
+walk_memory (const PsiPlanReport *plan, PsiReportSink *sink)
+{
+  sink->begin (sink, "memory", '{');
+  put_natural (sink, "capacity_bytes", plan->capacity_bytes);
+  sink->integer (sink, "steady_bytes", plan->steady_bytes);
+  sink->integer (sink, "peak_bytes", plan->peak_bytes);
+  sink->integer (sink, "reserved_bytes", plan->reserved_bytes);
+  sink->integer (sink, "device_bytes", plan->device_bytes);
+  sink->integer (sink, "activation_total_peak_bytes", plan->activation_total_peak_bytes);
+  put_real (sink, "activation_total_mean_bytes", plan->activation_total_mean_bytes);
+  sink->begin (sink, "ranks", '[');
+  for (guint i = 0; i < plan->ranks->len; i++)
+    walk_rank_memory (&g_array_index (plan->ranks, PsiRankReport, i), sink);
+  sink->end (sink, ']');
+  sink->end (sink, '}');
+}
+
+static void
+walk_communication (const PsiPlanReport *plan, PsiReportSink *sink)
+{
+  sink->begin (sink, "communication", '{');
+  sink->integer (sink, "total_bytes", plan->total_bytes);
+  sink->integer (sink, "per_gpu_bytes", plan->per_gpu_bytes);
+  sink->integer (sink, "per_gpu_max_bytes", plan->per_gpu_max_bytes);
+  sink->begin (sink, "by_kind", '{');
+  for (guint i = 0; i < PSI_N_TRAFFIC; i++)
+    sink->integer (sink, psi_traffic_names[i], plan->by_kind[i]);
+  sink->end (sink, '}');
+  sink->integer (sink, "sequential_steps", plan->sequential_steps);
+  sink->integer (sink, "concurrent_peak_bytes", plan->concurrent_peak_bytes);
+  sink->end (sink, '}');
+}
+
+static void
+walk_texts (PsiReportSink *sink, const char *key, const GPtrArray *texts)
+{
+  sink->begin (sink, key, '[');
+  for (guint i = 0; i < texts->len; i++)
+    sink->text (sink, NULL, texts->pdata[i]);
+  sink->end (sink, ']');
+}
+
+void
+psi_plan_report_walk (const PsiPlanReport *plan, PsiReportSink *sink)
+{
+  put_text (sink, "name", plan->name);
+  put_text (sink, "layout", plan->layout);
+  sink->text (sink, "verdict", psi_verdict_names[plan->verdict]);
+  sink->integer (sink, "gpus", plan->gpus);
+  sink->seconds (sink, "step_time_s", plan->step_time_ps);
+  put_real (sink, "step_time_low_s", plan->step_time_low_s);
+  put_real (sink, "step_time_high_s", plan->step_time_high_s);
+  walk_time (plan, sink);
+  put_real (sink, "bubble_fraction", plan->bubble_fraction);
+  walk_throughput (plan, sink);
+  walk_memory (plan, sink);
+  walk_communication (plan, sink);
+
+  sink->begin (sink, "update", '{');
+  put_text (sink, "rule", plan->update_rule);
+  put_real (sink, "delay_mean", plan->delay_mean);
+  put_real (sink, "delay_max", plan->delay_max);
+  sink->integer (sink, "parameter_versions", plan->parameter_versions);
+  sink->end (sink, '}');
+
+  walk_texts (sink, "assumptions", plan->assumptions);
+  sink->begin (sink, "advice", '[');
+  for (guint i = 0; i < plan->advice->len; i++)
+    {
+      const PsiAdvice *advice = &g_array_index (plan->advice, PsiAdvice, i);
+      sink->begin (sink, NULL, '{');
+      put_text (sink, "set", advice->set);
+      sink->integer (sink, "peak_bytes", advice->peak_bytes);
+      sink->seconds (sink, "step_time_s", advice->step_time_ps);
+      sink->end (sink, '}');
+    }
+  sink->end (sink, ']');
+  walk_texts (sink, "warnings", plan->warnings);
+
+  char digest[32];
+  g_snprintf (digest, sizeof digest, "0x%016" G_GINT64_MODIFIER "x", plan->digest);
+  sink->text (sink, "digest", digest);
+}
