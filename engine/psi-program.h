@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* What a rank does, step after step, and who talks to whom.
+ *
+ * A *program* is one step of work: ops in several streams, each stream in order, as CUDA streams are. It repeats for
+ * ever. Ranks with equal work share one program. An op may wait for ops of other streams of its rank, of the same
+ * iteration or of an earlier one (`distance`). Ranks meet at *ports*: a channel joins a send with a receive, a
+ * communicator joins the same collective of all members; programs name ports by slot, each rank binds its slots.
+ *
+ * A *world* holds programs, ranks, ports and links. Build it, then psi_run() it. Nothing is freed before the world. */
+#pragma once
+
+#include "psi-links.h"
+
+#define PSI_MAX_STREAMS 32
+#define PSI_MAX_TIERS 4
+#define PSI_MAX_CLASSES 8
+
+typedef enum
+{
+  PSI_OP_WORK,      /* keeps its stream busy for cost_ps */
+  PSI_OP_SEND,      /* starts when the receive is posted as well; ends when the bytes have arrived */
+  PSI_OP_RECV,
+  PSI_OP_COLLECTIVE /* starts when all members are there */
+} PsiOpKind;
+
+/* An op of a program: stream in the upper 8 bits, position in the lower 24. */
+typedef guint32 PsiOpId;
+#define PSI_OP_NONE G_MAXUINT32
+#define PSI_OP_ID(stream, position) ((PsiOpId) (stream) << 24 | (position))
+#define PSI_OP_STREAM(op) ((op) >> 24)
+#define PSI_OP_POSITION(op) ((op) & 0xffffffu)
+
+/* How bytes of one message or collective load the links of its port. */
+typedef struct
+{
+  gint64 bytes;                  /* the flow's work; 0 = only latency */
+  double cap_bytes_per_s;        /* HUGE_VAL = none */
+  PsiTime latency_ps;            /* before the bytes start to flow */
+  double weights[PSI_MAX_TIERS]; /* bytes on a link of that tier for each byte of the flow; 0 = link not used */
+} PsiTransfer;
+typedef guint32 PsiTransferId;
+
+typedef struct
+{
+  guint8 kind;
+  guint8 tag;          /* the builder's own meaning: what the time is spent on */
+  guint16 slot;        /* port slot: SEND, RECV, COLLECTIVE */
+  PsiTransferId transfer;
+  PsiTime cost_ps;     /* WORK */
+  guint32 first_dep;   /* chain of deps, G_MAXUINT32 = end */
+  guint32 first_delta; /* chain of memory deltas */
+  gint32 label[2];     /* the builder's own: e.g. micro-batch and part */
+} PsiOp;
+
+typedef struct
+{
+  PsiOpId op;
+  guint32 distance; /* iterations back; before the first iteration it counts as done */
+  guint32 next;
+} PsiDep;
+
+/* Memory taken (> 0) or given back (< 0) when the op starts or ends. */
+typedef struct
+{
+  gint64 bytes;
+  guint8 memory_class;
+  guint8 at_end;
+  guint32 next;
+} PsiDelta;
+
+typedef struct
+{
+  GArray *streams[PSI_MAX_STREAMS]; /* of PsiOp */
+  guint n_streams;
+  GArray *deps, *deltas;
+  guint32 max_distance;
+} PsiProgram;
+
+typedef guint32 PsiRankId;
+typedef guint32 PsiPortId;
+
+typedef struct
+{
+  PsiProgram *program;
+  guint weight;       /* equal ranks it stands for */
+  PsiTime offset_ps;  /* its first op starts no earlier */
+  double scale;       /* its work takes so many times the cost */
+  GArray *ports;      /* PsiPortId of each slot */
+} PsiRank;
+
+typedef struct
+{
+  PsiLinkId link;
+  guint8 tier;
+} PsiPathLink;
+
+typedef struct
+{
+  gboolean is_channel;
+  guint n_members;    /* ranks that bind it */
+  int delay;          /* channel: receive number r takes send number r - delay; others end at once */
+  GArray *path;       /* of PsiPathLink: the links its bytes load */
+} PsiPort;
+
+typedef struct
+{
+  GPtrArray *programs; /* of PsiProgram* */
+  GArray *ranks;       /* of PsiRank */
+  GArray *ports;       /* of PsiPort */
+  GArray *transfers;   /* of PsiTransfer */
+  PsiLinks *links;
+} PsiWorld;
+
+PsiWorld *psi_world_new (void);
+void psi_world_free (PsiWorld *world);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiWorld, psi_world_free)
+
+/* Add a program (owned by the world) with that many empty streams. Stream 0 is the one whose waiting is accounted. */
+PsiProgram *psi_world_add_program (PsiWorld *world, guint n_streams);
+PsiRankId psi_world_add_rank (PsiWorld *world, PsiProgram *program, guint weight, PsiTime offset_ps);
+PsiTransferId psi_world_add_transfer (PsiWorld *world, const PsiTransfer *transfer);
+PsiPortId psi_world_add_channel (PsiWorld *world, int delay);
+PsiPortId psi_world_add_communicator (PsiWorld *world);
+void psi_world_add_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier);
+/* Give `rank` the port under `slot`; a communicator counts it as a member. */
+void psi_world_bind (PsiWorld *world, PsiRankId rank, guint slot, PsiPortId port);
+
+static inline PsiRank *
+psi_world_rank (const PsiWorld *world, PsiRankId rank)
+{
+  return &g_array_index (world->ranks, PsiRank, rank);
+}
+
+/* Append an op to the end of a stream. */
+PsiOpId psi_program_work (PsiProgram *program, guint stream, PsiTime cost_ps, guint tag);
+PsiOpId psi_program_message (PsiProgram *program, guint stream, PsiOpKind kind, guint slot, PsiTransferId transfer,
+                             guint tag);
+/* `op` waits for `before`, `distance` iterations back. PSI_OP_NONE is ignored. */
+void psi_program_after (PsiProgram *program, PsiOpId op, PsiOpId before, guint distance);
+void psi_program_delta (PsiProgram *program, PsiOpId op, gboolean at_end, guint memory_class, gint64 bytes);
+void psi_program_label (PsiProgram *program, PsiOpId op, gint32 first, gint32 second);
+guint psi_program_n_ops (const PsiProgram *program);
+
+static inline PsiOp *
+psi_program_op (const PsiProgram *program, PsiOpId op)
+{
+  return &g_array_index (program->streams[PSI_OP_STREAM (op)], PsiOp, PSI_OP_POSITION (op));
+}
