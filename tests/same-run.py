@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The same scenario gives the same bytes, whoever compiled the program and however often it runs.
+
+usage: same-run.py SCENARIO-DIR PROGRAM [PROGRAM ...]
+
+Each PROGRAM (builds by other compilers, at other optimisation levels) runs `compare NAME.scn --json` three times; all
+the reports must be one. The first PROGRAM also runs without its two short cuts (equal ranks as one, jumps over repeated
+steps): the digests of the plans must not change.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+RUNS = 3
+LONG_WAYS = (["--collapse", "no"], ["--jump", "no"])
+
+
+def report(program, folder, name, flags=()):
+    done = subprocess.run([program, "compare", name + ".scn", "--json", "--quiet", *flags], cwd=folder,
+                          env=dict(os.environ, LC_ALL="C"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else f"exit {done.returncode}: {done.stderr}"
+
+
+def digests(text):
+    try:
+        return {plan["name"]: plan["digest"] for plan in json.loads(text)["plans"]}
+    except (ValueError, KeyError, TypeError):
+        return text.strip()
+
+
+def complain(folder, name, programs):
+    first = report(programs[0], folder, name)
+    if not isinstance(digests(first), dict):
+        yield f"{programs[0]}: {digests(first)}"
+        return
+    for program in programs:
+        for run in range(RUNS):
+            text = report(program, folder, name)
+            if text != first:
+                yield f"{program}, run {run + 1}: not the report of {programs[0]}: {digests(text)} for {digests(first)}"
+    for flags in LONG_WAYS:
+        long_way = digests(report(programs[0], folder, name, flags))
+        if long_way != digests(first):
+            yield f"{' '.join(flags)}: {long_way} for {digests(first)}"
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    folder = os.path.abspath(sys.argv[1])
+    programs = [os.path.abspath(program) for program in sys.argv[2:]]
+    names = sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".scn"))
+    print(f"1..{len(names)}")
+    failed = 0
+    for number, name in enumerate(names, 1):
+        complaints = list(complain(folder, name, programs))
+        for complaint in complaints:
+            print("# " + complaint.replace("\n", "\n# "))
+        print(f"{'not ok' if complaints else 'ok'} {number} {name}")
+        failed += bool(complaints)
+    sys.exit(1 if failed else 0)
+
+
+main()
