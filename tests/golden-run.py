@@ -15,6 +15,8 @@ import os
 import subprocess
 import sys
 
+import tap
+
 LEFT_OUT = {"name", "assumptions", "digest"}
 
 
@@ -70,12 +72,29 @@ def run(program, folder, name):
 
 def compare(text, path):
     if not os.path.exists(path):
-        return [f"there is no {os.path.basename(path)} yet: write it with --renew"]
+        yield f"there is no {os.path.basename(path)} yet: write it with --renew"
+        return
     with open(path, encoding="utf-8") as file:
         golden = file.read()
-    if text == golden:
-        return []
-    return list(difflib.unified_diff(golden.splitlines(), text.splitlines(), "golden", "now", lineterm="", n=0))
+    yield from difflib.unified_diff(golden.splitlines(), text.splitlines(), "golden", "now", lineterm="", n=0)
+
+
+def complain(program, folder, name, renew):
+    golden = os.path.join(folder, name + ".golden")
+    if not os.path.exists(os.path.join(folder, name + ".scn")):
+        if renew:
+            os.remove(golden)
+        else:
+            yield f"{name}.golden has no scenario"
+        return
+    text, complaints = run(program, folder, name)
+    if text is None:
+        yield from complaints
+    elif renew:
+        with open(golden, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        yield from compare(text, golden)
 
 
 def main():
@@ -84,31 +103,8 @@ def main():
     if len(words) < 2:
         sys.exit(__doc__)
     program, folder = os.path.abspath(words[0]), os.path.abspath(words[1])
-    found = sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".scn"))
-    names = words[2:] or found
-    left_over = [] if words[2:] else sorted(name[:-7] for name in os.listdir(folder)
-                                            if name.endswith(".golden") and name[:-7] not in found)
-    print(f"1..{len(names) + len(left_over)}")
-    failed = 0
-    for number, name in enumerate(names, 1):
-        golden = os.path.join(folder, name + ".golden")
-        text, complaints = run(program, folder, name)
-        if text is not None and renew:
-            with open(golden, "w", encoding="utf-8") as file:
-                file.write(text)
-        elif text is not None:
-            complaints = compare(text, golden)
-        for complaint in complaints:
-            print("# " + complaint)
-        print(f"{'not ok' if complaints else 'ok'} {number} {name}")
-        failed += bool(complaints)
-    for number, name in enumerate(left_over, len(names) + 1):
-        if renew:
-            os.remove(os.path.join(folder, name + ".golden"))
-        else:
-            failed += 1
-        print(f"{'ok' if renew else 'not ok'} {number} {name}.golden has no scenario")
-    sys.exit(1 if failed else 0)
+    found = {os.path.splitext(name)[0] for name in os.listdir(folder) if name.endswith((".scn", ".golden"))}
+    tap.run((name, complain(program, folder, name, renew)) for name in words[2:] or sorted(found))
 
 
 main()

@@ -4,13 +4,15 @@
 
 usage: layers-check.py SOURCE-DIR [REGISTERED-TEST ...]
 
-Each rule is one TAP test; the lines that break it stand before its result. REGISTERED-TEST names every file of tests/
+Each rule is one TAP test; the lines that break it go to stderr. REGISTERED-TEST names every file of tests/
 that tests/meson.build runs: a test that is written but never run is an error too.
 """
 
 import os
 import re
 import sys
+
+import tap
 
 # Bottom to top: a folder may use itself and what stands above it in this list.
 LAYERS = ["engine", "traces", "hwmodel", "sim/settings", "sim/workload", "sim/plan", "sim", "sim/cli"]
@@ -135,7 +137,7 @@ def main():
     for path in source_files(top):
         with open(os.path.join(top, path), encoding="utf-8", errors="replace") as file:
             texts[path] = file.read()
-    rules = [
+    tap.run([
         ("a folder uses only what stands below it", check_directions(texts)),
         ("file names are unique in the tree", check_names(texts)),
         ("no source file is too long", check_lengths(texts)),
@@ -144,16 +146,7 @@ def main():
         ("comments are /* */", check_comments(texts)),
         ("no marks of unfinished work", check_marks(texts)),
         ("every test is registered", check_registered(texts, registered)),
-    ]
-    failed = 0
-    print(f"1..{len(rules)}")
-    for number, (title, complaints) in enumerate(rules, 1):
-        complaints = list(complaints)
-        for complaint in complaints:
-            print("# " + complaint)
-        print(f"{'not ok' if complaints else 'ok'} {number} {title}")
-        failed += bool(complaints)
-    sys.exit(1 if failed else 0)
+    ])
 
 
 main()

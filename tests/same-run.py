@@ -14,6 +14,8 @@ import os
 import subprocess
 import sys
 
+import tap
+
 RUNS = 3
 LONG_WAYS = (["--collapse", "no"], ["--jump", "no"])
 
@@ -53,15 +55,7 @@ def main():
     folder = os.path.abspath(sys.argv[1])
     programs = [os.path.abspath(program) for program in sys.argv[2:]]
     names = sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".scn"))
-    print(f"1..{len(names)}")
-    failed = 0
-    for number, name in enumerate(names, 1):
-        complaints = list(complain(folder, name, programs))
-        for complaint in complaints:
-            print("# " + complaint.replace("\n", "\n# "))
-        print(f"{'not ok' if complaints else 'ok'} {number} {name}")
-        failed += bool(complaints)
-    sys.exit(1 if failed else 0)
+    tap.run((name, complain(folder, name, programs)) for name in names)
 
 
 main()
