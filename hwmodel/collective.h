@@ -12,8 +12,8 @@ typedef enum
   PSI_COLLECTIVE_REDUCE_SCATTER,
   PSI_COLLECTIVE_BROADCAST,
   PSI_COLLECTIVE_ALL_TO_ALL,
-  PSI_COLLECTIVE_GATHER,    /* everybody sends its buffer to a root, which adds them up */
-  PSI_COLLECTIVE_SCATTER,   /* a root sends the same buffer to everybody, one by one */
+  PSI_COLLECTIVE_GATHER,  /* everybody sends its buffer to a root, which adds them up */
+  PSI_COLLECTIVE_SCATTER, /* a root sends the same buffer to everybody, one by one */
   PSI_COLLECTIVE_SEND_RECV,
   PSI_N_COLLECTIVES
 } PsiCollectiveOp;
@@ -22,23 +22,23 @@ typedef enum
 typedef struct
 {
   guint n_ranks;
-  guint n_nodes;         /* 1 = all inside one node */
-  guint ranks_per_node;  /* the most members in one node */
-  guint nic_sharers;     /* GPUs of a node that send over its adapters at the same time, all groups together;
-                          * 0 = ranks_per_node */
+  guint n_nodes;        /* 1 = all inside one node */
+  guint ranks_per_node; /* the most members in one node */
+  guint nic_sharers;    /* GPUs of a node that send over its adapters at the same time, all groups together;
+                         * 0 = ranks_per_node */
 } PsiGroupShape;
 
 /* What one collective does. Bytes are per member and direction; S is the size in nccl-tests' sense: the buffer of an
  * all-reduce or broadcast, the gathered result of an all-gather, the whole input of a reduce-scatter or all-to-all. */
 typedef struct
 {
-  const char *algorithm, *protocol; /* "ring", "simple" */
-  guint steps;                /* messages that must pass one after another */
-  gint64 payload_bytes;       /* sent by all members together */
-  gint64 intra_bytes;         /* through one member's link inside the node, the busier direction */
-  gint64 inter_bytes;         /* through one member's share of the network, the busier direction */
+  const char *algorithm, *protocol;            /* "ring", "simple" */
+  guint steps;                                 /* messages that must pass one after another */
+  gint64 payload_bytes;                        /* sent by all members together */
+  gint64 intra_bytes;                          /* through one member's link inside the node, the busier direction */
+  gint64 inter_bytes;                          /* through one member's share of the network, the busier direction */
   double intra_bytes_per_s, inter_bytes_per_s; /* what one member gets of each on an idle machine */
-  gint64 latency_ps;          /* all steps together */
+  gint64 latency_ps;                           /* all steps together */
 } PsiCollectiveCost;
 
 /* Cost of op over a group of that shape on an idle machine. A group of one, or 0 bytes, costs nothing. On an ideal

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A machine: one kind of GPU, its host, and the links between GPUs. Read from a *.machine key file. */
+/* A machine: one kind of GPU, its host, and the links between GPUs. Read from a *.machine key file:
+ *
+ *   [gpu] [host] [node]  what the struct below says, one key for each field
+ *   [link NAME]          one inside the node (kind nvlink, pcie or memory), one between nodes (kind network)
+ *
+ * and a `source` in each group that says where its figures come from. Sizes take KiB MiB GiB TiB kB MB GB TB, times ns
+ * us ms s, bandwidths GB/s Gb/s (and M, T), rates GFLOP/s TFLOP/s PFLOP/s; a bare number is in base units. `#` begins a
+ * comment on its own line or after a space. psi_machine_keys() lists all keys. */
 #pragma once
 
 #include "kernel.h"
@@ -9,43 +16,59 @@
 typedef enum
 {
   PSI_LINK_NVLINK, /* switched: every GPU reaches every other of its node at the full rate */
-  PSI_LINK_PCIE,
+  PSI_LINK_PCIE,   /* through host bridges, no switch of its own */
+  PSI_LINK_MEMORY, /* processes of one host that copy through shared memory */
   PSI_LINK_NETWORK
 } PsiLinkKind;
 
+/* Generation of the GPU: NCCL's tables and the matrix units differ by it. */
+typedef enum
+{
+  PSI_ARCHITECTURE_CPU,
+  PSI_ARCHITECTURE_VOLTA,
+  PSI_ARCHITECTURE_AMPERE,
+  PSI_ARCHITECTURE_ADA,
+  PSI_ARCHITECTURE_HOPPER,
+  PSI_ARCHITECTURE_BLACKWELL,
+  PSI_N_ARCHITECTURES
+} PsiArchitecture;
+
 typedef struct
 {
-  char *name;                 /* "nvlink4", "ndr400" */
+  char *name; /* "nvlink4", "ndr400" */
   PsiLinkKind kind;
-  double bytes_per_s;         /* one GPU, one direction, what the wire can carry */
-  double efficiency;          /* share of it that large collectives reach */
-  gint64 latency_ps;          /* one hop, small message */
-  guint nics_per_node;        /* network: adapters that share a node's traffic; 0 = one for each GPU */
-  double oversubscription;    /* network: 1 = none */
+  double bytes_per_s;      /* one GPU (network: one adapter), one direction, what the wire can carry;
+                            * INFINITY on an ideal machine */
+  double efficiency;       /* share of it that large collectives reach */
+  gint64 latency_ps;       /* one hop, small message */
+  guint nics_per_node;     /* network: adapters that share a node's traffic; 0 = one for each GPU */
+  double oversubscription; /* network: 1 = none */
   char *source;
 } PsiLink;
 
 typedef struct
 {
-  char *name;                       /* "NVIDIA A100-SXM4-80GB" */
-  gint64 memory_bytes;              /* what a program can use of it; -1 = without end */
-  double peak_flops[PSI_N_DTYPES];  /* dense, datasheet, FLOP/s; 0 = not supported */
-  double gemm_efficiency;           /* share of peak that large products sustain */
-  gint64 gemm_ramp_k;               /* elements of K that a product loses to prologue and epilogue */
-  double memory_bytes_per_s;        /* datasheet */
-  double memory_efficiency;         /* share that streaming kernels reach */
+  char *name; /* "NVIDIA A100-SXM4-80GB" */
+  PsiArchitecture architecture;
+  gint64 memory_bytes;             /* what a program can use of it; -1 = without end */
+  double peak_flops[PSI_N_DTYPES]; /* dense, datasheet, FLOP/s; 0 = not supported */
+  double gemm_efficiency;          /* share of peak that large products sustain */
+  gint64 gemm_ramp_k;              /* elements of K that a product loses to prologue and epilogue */
+  double memory_bytes_per_s;       /* datasheet */
+  double memory_efficiency;        /* share that streaming kernels reach */
   guint sms;
-  gint64 launch_ps;                 /* GPU side: gap between two kernels of a stream */
-  gint64 minimum_kernel_ps;         /* shortest kernel */
+  gint64 launch_ps;         /* GPU side: gap between two kernels of a stream */
+  gint64 minimum_kernel_ps; /* shortest kernel */
   double attention_efficiency_forward, attention_efficiency_backward; /* share of peak of fused attention */
-  gint64 context_bytes;             /* CUDA context and libraries, outside the framework's allocator */
+  gint64 context_bytes; /* CUDA context and libraries, outside the framework's allocator */
   char *source;
 } PsiGpu;
 
 typedef struct
 {
   gint64 issue_ps_pytorch, issue_ps_megatron; /* CPU time to issue one kernel */
-  gint64 memory_bytes;
+  gint64 memory_bytes;                        /* of the whole node */
+  double bytes_per_s;                         /* between one GPU and host memory, one direction */
   char *source;
 } PsiHost;
 
@@ -58,16 +81,35 @@ typedef struct
   PsiGpu gpu;
   PsiHost host;
   guint gpus_per_node;
+  char *node_source;
   PsiLink intra; /* inside a node */
   PsiLink inter; /* between nodes */
 } PsiMachine;
 
-/* Load a preset or alias by name ("a100"), or a file by path (*.machine). Presets are looked up in the directories of
- * psi_data_directories(). Unknown names are errors with a "did you mean". Every group needs a `source`.
- * Returns (transfer full). */
+/* Load a preset or alias by name ("a100"), or a file by path (any file that exists; *.machine by custom). A preset goes
+ * before a file of the same name in the current directory; write ./NAME for the file. Presets are looked up by
+ * psi_data_find(). Unknown names are errors with a "did you mean". Returns (transfer full). */
 PsiMachine *psi_machine_load (const char *name_or_path, GError **error);
 void psi_machine_free (PsiMachine *machine);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiMachine, psi_machine_free)
+
+/* What the user's scenario changes: GPUs of a node (0 = as it is) and what one GPU can send to other nodes, bytes/s and
+ * direction (0 = as it is; then every GPU has an adapter of that rate, without oversubscription). */
+void psi_machine_override (PsiMachine *machine, guint gpus_per_node, double internode_bytes_per_s);
+
+/* One line of `psisim list machines`. */
+typedef struct
+{
+  char *name;    /* "a100" */
+  char *summary; /* "NVIDIA A100-SXM4-80GB, 79.2 GiB, ..." or "= a100-sxm-80" */
+} PsiMachineEntry;
+
+/* All presets by name, then the aliases. A preset that cannot be read has the error as its summary.
+ * Returns (transfer full) an array of PsiMachineEntry that frees its elements. */
+GPtrArray *psi_machine_list (void);
+
+/* The keys of a group ("gpu", "host", "node", "link"), separated by spaces. (transfer full) */
+char *psi_machine_keys (const char *group);
 
 #define PSI_MACHINE_ERROR (psi_machine_error_quark ())
 typedef enum
