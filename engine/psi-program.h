@@ -37,6 +37,7 @@ typedef struct
   double cap_bytes_per_s;        /* HUGE_VAL = none */
   PsiTime latency_ps;            /* before the bytes start to flow */
   double weights[PSI_MAX_TIERS]; /* bytes on a link of that tier for each byte of the flow; 0 = link not used */
+  guint hops;                    /* messages that pass one after another in it; for psi_account_chain() */
 } PsiTransfer;
 typedef guint32 PsiTransferId;
 

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+#include "psi-account.h"
+
+#include <string.h>
+
+#define CHAIN_END G_MAXUINT32
+
+void
+psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiTimeSplit *ret_split)
+{
+  const PsiProgram *program = psi_world_rank (world, rank)->program;
+  const PsiOpTimes *times = run->times + run->first_op[rank];
+  guint n = program->streams[0]->len;
+
+  memset (ret_split, 0, sizeof *ret_split);
+  if (n == 0)
+    {
+      ret_split->still_ps = run->period_ps;
+      return;
+    }
+  PsiTime free_ps = times[n - 1].end_ps - run->period_ps;
+  for (guint i = 0; i < n; i++)
+    {
+      const PsiOp *op = &g_array_index (program->streams[0], PsiOp, i);
+      const PsiOpTimes *t = &times[i];
+      PsiTime moving_ps = 0;
+
+      /* Waiting for an op of another stream of this rank. */
+      if (t->post_ps > free_ps)
+        {
+          if (t->released_by != PSI_OP_NONE)
+            {
+              moving_ps = t->post_ps - CLAMP (t->moving_ps, free_ps, t->post_ps);
+              ret_split->moving_ps[psi_program_op (program, t->released_by)->tag] += moving_ps;
+            }
+          ret_split->still_ps += t->post_ps - free_ps - moving_ps;
+        }
+      if (op->kind == PSI_OP_WORK)
+        ret_split->busy_ps[op->tag] += t->end_ps - t->start_ps;
+      else
+        {
+          /* Waiting for partners, then for the bytes. */
+          moving_ps = t->end_ps - CLAMP (t->moving_ps, t->post_ps, t->end_ps);
+          ret_split->moving_ps[op->tag] += moving_ps;
+          ret_split->still_ps += t->end_ps - t->post_ps - moving_ps;
+        }
+      free_ps = t->end_ps;
+    }
+}
+
+void
+psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId rank, gint64 weight, GArray *events)
+{
+  const PsiProgram *program = psi_world_rank (world, rank)->program;
+  const PsiOpTimes *times = run->times + run->first_op[rank];
+
+  for (guint s = 0; s < program->n_streams; s++)
+    for (guint i = 0; i < program->streams[s]->len; i++, times++)
+      {
+        const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+
+        for (guint32 d = op->first_delta; d != CHAIN_END;)
+          {
+            const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
+            PsiLevelEvent event = { delta->at_end ? times->end_ps : times->post_ps, delta->bytes * weight,
+                                    delta->memory_class };
+
+            g_array_append_val (events, event);
+            d = delta->next;
+          }
+      }
+}
+
+static int
+compare_falls_first (gconstpointer a, gconstpointer b)
+{
+  const PsiLevelEvent *x = a, *y = b;
+
+  if (x->time_ps != y->time_ps)
+    return x->time_ps < y->time_ps ? -1 : 1;
+  return (x->bytes > 0) - (y->bytes > 0);
+}
+
+static int
+compare_rises_first (gconstpointer a, gconstpointer b)
+{
+  const PsiLevelEvent *x = a, *y = b;
+
+  if (x->time_ps != y->time_ps)
+    return x->time_ps < y->time_ps ? -1 : 1;
+  return (y->bytes > 0) - (x->bytes > 0);
+}
+
+void
+psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const gint64 *base, gboolean rises_first,
+                    PsiLevels *ret_levels, GArray *curve)
+{
+  PsiLevelEvent *event = (PsiLevelEvent *) (void *) events->data;
+  gint64 level[PSI_MAX_CLASSES] = { 0 }, sum = 0;
+  double area = 0;
+
+  memset (ret_levels, 0, sizeof *ret_levels);
+  if (base != NULL)
+    memcpy (level, base, sizeof level);
+  /* Fold every event into the period. What began q periods ago and goes on is there at the origin. */
+  for (guint i = 0; i < events->len; i++)
+    {
+      PsiTime x = event[i].time_ps - origin_ps;
+      gint64 q = period_ps > 0 ? x / period_ps - (x % period_ps < 0) : 0;
+
+      event[i].time_ps = period_ps > 0 ? x - q * period_ps : 0;
+      level[event[i].level] -= q * event[i].bytes;
+    }
+  qsort (event, events->len, sizeof *event, rises_first ? compare_rises_first : compare_falls_first);
+  for (guint c = 0; c < PSI_MAX_CLASSES; c++)
+    {
+      sum += level[c];
+      ret_levels->class_peak[c] = level[c];
+    }
+  ret_levels->peak_bytes = sum;
+  memcpy (ret_levels->at_peak, level, sizeof level);
+  area = (double) sum * (double) period_ps;
+  PsiLevelPoint point = { 0 };
+  memcpy (point.bytes, level, sizeof level);
+  for (guint i = 0; i < events->len; i++)
+    {
+      guint c = event[i].level;
+
+      if (curve != NULL && event[i].time_ps != point.time_ps)
+        {
+          g_array_append_val (curve, point);
+          point.time_ps = event[i].time_ps;
+        }
+      level[c] += event[i].bytes;
+      sum += event[i].bytes;
+      area += (double) event[i].bytes * (double) (period_ps - event[i].time_ps);
+      point.bytes[c] = level[c];
+      ret_levels->class_peak[c] = MAX (ret_levels->class_peak[c], level[c]);
+      if (sum > ret_levels->peak_bytes)
+        {
+          ret_levels->peak_bytes = sum;
+          ret_levels->peak_at_ps = event[i].time_ps;
+          memcpy (ret_levels->at_peak, level, sizeof level);
+        }
+    }
+  if (curve != NULL)
+    g_array_append_val (curve, point);
+  ret_levels->mean_bytes = period_ps > 0 ? area / (double) period_ps : (double) sum;
+}
+
+/* The two ends of a channel, or any member of a communicator. */
+typedef struct
+{
+  PsiRankId rank;
+  guint slot;
+} PortEnd;
+
+typedef struct
+{
+  const PsiWorld *world;
+  const gsize *first_op;
+  gint32 *chain; /* -1 = not known yet */
+  PortEnd *ends; /* [2 * port] */
+} Chain;
+
+static guint chain_of (Chain *chain, PsiRankId rank, PsiOpId id);
+
+static gsize
+op_index (const Chain *chain, PsiRankId rank, PsiOpId id)
+{
+  const PsiProgram *program = psi_world_rank (chain->world, rank)->program;
+  gsize index = chain->first_op[rank] + PSI_OP_POSITION (id);
+
+  for (guint s = 0; s < PSI_OP_STREAM (id); s++)
+    index += program->streams[s]->len;
+  return index;
+}
+
+/* Messages before an op can start, since the last work it needs. */
+static guint
+chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
+{
+  const PsiProgram *program = psi_world_rank (chain->world, rank)->program;
+  guint most = 0;
+
+  if (PSI_OP_STREAM (id) == 0)
+    {
+      guint position = PSI_OP_POSITION (id), n = program->streams[0]->len;
+      PsiOpId before = PSI_OP_ID (0, (position + n - 1) % n);
+
+      if (before != id)
+        most = chain_of (chain, rank, before);
+    }
+  for (guint32 d = psi_program_op (program, id)->first_dep; d != CHAIN_END;)
+    {
+      const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
+
+      most = MAX (most, chain_of (chain, rank, dep->op));
+      d = dep->next;
+    }
+  return most;
+}
+
+static PsiOpId
+nth_message (const PsiProgram *program, PsiOpKind kind, guint slot, guint nth)
+{
+  for (guint s = 0; s < program->n_streams; s++)
+    for (guint i = 0; i < program->streams[s]->len; i++)
+      {
+        const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+
+        if (op->kind == kind && op->slot == slot && nth-- == 0)
+          return PSI_OP_ID (s, i);
+      }
+  return PSI_OP_NONE;
+}
+
+static guint
+rank_among_messages (const PsiProgram *program, PsiOpId id)
+{
+  const PsiOp *op = psi_program_op (program, id);
+  guint nth = 0;
+
+  for (guint i = 0; i < PSI_OP_POSITION (id); i++)
+    {
+      const PsiOp *other = &g_array_index (program->streams[PSI_OP_STREAM (id)], PsiOp, i);
+
+      nth += other->kind == op->kind && other->slot == op->slot;
+    }
+  return nth;
+}
+
+static guint
+chain_of (Chain *chain, PsiRankId rank, PsiOpId id)
+{
+  const PsiRank *owner = psi_world_rank (chain->world, rank);
+  const PsiOp *op = psi_program_op (owner->program, id);
+  gint32 *known = &chain->chain[op_index (chain, rank, id)];
+
+  if (op->kind == PSI_OP_WORK)
+    return 0;
+  if (*known >= 0)
+    return (guint) *known;
+  *known = 0; /* cuts loops through earlier iterations */
+  guint most = chain_before (chain, rank, id);
+  if (op->kind == PSI_OP_RECV)
+    {
+      PsiPortId port = g_array_index (owner->ports, PsiPortId, op->slot);
+      const PortEnd *end = &chain->ends[2 * port];
+
+      if (end->rank == rank && end->slot == op->slot)
+        end++;
+      const PsiProgram *sender = psi_world_rank (chain->world, end->rank)->program;
+      PsiOpId send = nth_message (sender, PSI_OP_SEND, end->slot, rank_among_messages (owner->program, id));
+      if (send != PSI_OP_NONE)
+        most = MAX (most, chain_before (chain, end->rank, send));
+    }
+  const PsiTransfer *transfer = &g_array_index (chain->world->transfers, PsiTransfer, op->transfer);
+  *known = (gint32) (most + transfer->hops);
+  return (guint) *known;
+}
+
+guint
+psi_account_chain (const PsiWorld *world)
+{
+  guint n_ranks = world->ranks->len, longest = 0;
+  g_autofree gsize *first_op = g_new (gsize, n_ranks + 1);
+  g_autofree PortEnd *ends = g_new0 (PortEnd, 2 * world->ports->len + 2);
+  g_autofree guint8 *n_ends = g_new0 (guint8, world->ports->len + 1);
+
+  first_op[0] = 0;
+  for (guint r = 0; r < n_ranks; r++)
+    {
+      const PsiRank *rank = psi_world_rank (world, r);
+
+      first_op[r + 1] = first_op[r] + psi_program_n_ops (rank->program);
+      for (guint slot = 0; slot < rank->ports->len; slot++)
+        {
+          PsiPortId port = g_array_index (rank->ports, PsiPortId, slot);
+
+          if (port != G_MAXUINT32 && n_ends[port] < 2)
+            ends[2 * port + n_ends[port]++] = (PortEnd){ r, slot };
+        }
+    }
+  g_autofree gint32 *known = g_new (gint32, first_op[n_ranks] + 1);
+  memset (known, 0xff, (first_op[n_ranks] + 1) * sizeof *known);
+  Chain chain = { .world = world, .first_op = first_op, .chain = known, .ends = ends };
+  for (guint r = 0; r < n_ranks; r++)
+    {
+      const PsiProgram *program = psi_world_rank (world, r)->program;
+
+      for (guint s = 0; s < program->n_streams; s++)
+        for (guint i = 0; i < program->streams[s]->len; i++)
+          longest = MAX (longest, chain_of (&chain, r, PSI_OP_ID (s, i)));
+    }
+  return longest;
+}
+
+static guint64
+mix (guint64 hash, guint64 value)
+{
+  hash = (hash ^ value) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
+  return hash ^ hash >> 29;
+}
+
+guint64
+psi_account_digest (const PsiWorld *world, const PsiRun *run)
+{
+  guint64 digest = 0;
+
+  for (guint r = 0; r < world->ranks->len; r++)
+    {
+      const PsiRank *rank = psi_world_rank (world, r);
+      const PsiOpTimes *times = run->times + run->first_op[r];
+      guint64 hash = mix (0x243f6a8885a308d3, (guint64) run->period_ps);
+      guint n = psi_program_n_ops (rank->program);
+
+      for (guint i = 0; i < n; i++)
+        {
+          hash = mix (hash, (guint64) (times[i].start_ps - times[0].start_ps));
+          hash = mix (hash, (guint64) (times[i].end_ps - times[0].start_ps));
+        }
+      digest += hash * rank->weight;
+    }
+  return digest;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* What a run amounts to: where a rank's time went, how levels (memory, traffic) rise and fall over one period, the
+ * longest chain of messages, and a digest. All of it is read off the op times of one iteration, so the run loop stays
+ * free of bookkeeping; with a period P an event at t happens at t + kP for every k. */
+#pragma once
+
+#include "psi-run.h"
+
+#define PSI_MAX_TAGS 64
+
+/* One rank's period on its stream 0. The parts add up to the period exactly. */
+typedef struct
+{
+  PsiTime busy_ps[PSI_MAX_TAGS];   /* work, by tag */
+  PsiTime moving_ps[PSI_MAX_TAGS]; /* waiting for bytes on a link, by the tag of the message */
+  PsiTime still_ps;                /* waiting for another rank */
+} PsiTimeSplit;
+
+void psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiTimeSplit *ret_split);
+
+/* A change of a level: bytes > 0 rises. */
+typedef struct
+{
+  PsiTime time_ps;
+  gint64 bytes;
+  guint32 level; /* which one, < PSI_MAX_CLASSES */
+} PsiLevelEvent;
+
+/* Levels over one period, starting at origin_ps. */
+typedef struct
+{
+  gint64 peak_bytes;                  /* of the sum of all levels */
+  PsiTime peak_at_ps;                 /* from the origin, the first time */
+  gint64 at_peak[PSI_MAX_CLASSES];
+  gint64 class_peak[PSI_MAX_CLASSES]; /* of each level alone */
+  double mean_bytes;                  /* of the sum */
+} PsiLevels;
+
+/* Appends the memory changes of a rank (times `weight`) to an array of PsiLevelEvent. */
+void psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId rank, gint64 weight, GArray *events);
+
+/* Sorts events and follows the levels from base[] through one period. Falls come before rises of the same instant,
+ * unless rises_first (closed intervals: what touches counts together). `curve`, if not NULL, gets one PsiLevelPoint for
+ * each instant at which a level changes, the first at 0. Events of a period must add up to 0 in every level. */
+typedef struct
+{
+  PsiTime time_ps;
+  gint64 bytes[PSI_MAX_CLASSES];
+} PsiLevelPoint;
+
+void psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const gint64 *base, gboolean rises_first,
+                         PsiLevels *ret_levels, GArray *curve);
+
+/* The most messages (PsiTransfer.hops each) that must pass one after another between two works of any ranks. Order on
+ * stream 0 counts as a need, order on other streams does not. */
+guint psi_account_chain (const PsiWorld *world);
+
+/* Of all ranks: sum of weight times a hash of the rank's own op times, modulo 2^64. Rank numbers do not enter. */
+guint64 psi_account_digest (const PsiWorld *world, const PsiRun *run);
