@@ -1,9 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Workload trace: any network as one row for each layer, written by traces/export_torch.py.
  *
- * Text, tab-separated. First line `psisim-trace 1`. Lines that begin with `#` are comments, among them the command
- * that made the file. Then `name VALUE`, `parameters VALUE` (whole model, shared tensors once), then a header line
- * with the column names, then the rows. Numbers are for ONE sample unless said otherwise. */
+ * Text, columns separated by tabs, UTF-8. Numbers are for ONE sample.
+ *
+ *   psisim-trace 1                     first line; the number is the version
+ *   # any comment                      among them the command that made the file; allowed on any later line
+ *   name VALUE                         required
+ *   parameters VALUE                   required: elements of the whole model, shared tensors once
+ *   element_bytes VALUE                optional: width the byte columns were traced at, 2 or 4; default 4
+ *   name<TAB>parameters<TAB>...        the line that holds the column names; any order
+ *   ROW                                one line per layer, in order of execution
+ *
+ * Columns (all required but the last):
+ *   name            "layer1.0.conv1"; not empty
+ *   parameters      elements first used by this layer
+ *   forward_flops, backward_flops   2 per multiply-add; backward = input part + weight part
+ *   forward_bytes, backward_bytes   activations and their gradients read plus written; the parameters are NOT in it,
+ *                   because a micro-batch reads them once and not once per sample
+ *   saved_bytes     floating-point tensors kept for the backward; a storage that several layers keep counts at the
+ *                   first of them; parameters never count
+ *   output_bytes    what the layer hands on
+ *   inputs          row numbers (from 0) of the layers whose outputs it reads, ascending, up to 4: "3" or "3,7";
+ *                   "-" for a layer that reads the network's input
+ *   saved_index_bytes   kept integer and boolean tensors (pooling indices, masks), whose width no precision changes */
 #pragma once
 
 #include <glib.h>
@@ -13,8 +32,9 @@ typedef struct
   char *name;                          /* "layer1.0.conv1" */
   gint64 parameters;                   /* elements */
   double forward_flops, backward_flops;
-  double forward_bytes, backward_bytes; /* read plus written, fp32 as traced */
+  double forward_bytes, backward_bytes; /* activations read plus written, at element_bytes width; no parameters */
   gint64 saved_bytes;                  /* kept for the backward, storage shared with other layers counted once */
+  gint64 saved_index_bytes;            /* the same for integers and booleans */
   gint64 output_bytes;
   guint n_inputs;                      /* `inputs` column: "-" for the first layer, else row numbers from 0: "3" or "3,7" */
   guint inputs[4];
