@@ -12,9 +12,10 @@ typedef struct
 
 typedef struct
 {
-  char *file;        /* as given, NULL when only flags were used */
-  char *title;       /* first comment line of the file without '#', or NULL */
-  GPtrArray *plans;  /* of PsiPlanRequest*, in file order */
+  char *file;          /* as given, NULL when only flags were used */
+  char *title;         /* first comment line of the file without '#', or NULL */
+  GPtrArray *plans;    /* of PsiPlanRequest*, in file order */
+  GPtrArray *warnings; /* of char*: what was accepted but is perhaps not what was meant */
 } PsiScenario;
 
 /* One flag of the command line that is a scenario key. */
@@ -28,9 +29,14 @@ typedef struct
  * (names of strategies; keys of an unnamed [plan] and the flags apply to each).
  * Text is scanned before parsing: unknown or doubled keys and groups are errors with line numbers; a key in the wrong
  * group names the right one. `#` begins a comment on its own line or after a space.
- * Returns (transfer full) NULL on any fault; the message is one line: "gpt.scn:12: [plan] micro_batch: 'two' ...". */
-PsiScenario *psi_scenario_load (const char *file, const PsiKeyFlag *flags, guint n_flags,
-                                const char *const *plan_names, GError **error);
+ * An unnamed [plan] beside named ones holds what they share and cannot name a strategy. A flag `plan` picks the plan
+ * of that name out of several; where the file has one or none, it overrides the key `plan`.
+ * A model, machine or schedule file named in the scenario is looked for beside the scenario first.
+ * Returns (transfer full) NULL on any fault; the message is one line. Faults of form carry a line number,
+ * "gpt.scn:12: [plan] unknown key 'mico_batch' (did you mean 'micro_batch'?)", faults of value the place,
+ * "gpt.scn: [plan] micro_batch: 'two' is not a whole number" or "--micro-batch: ...". */
+PsiScenario *psi_scenario_load (const char *file, const PsiKeyFlag *flags, guint n_flags, const char *const *plan_names,
+                                GError **error);
 void psi_scenario_free (PsiScenario *scenario);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiScenario, psi_scenario_free)
 

@@ -109,7 +109,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
   MACHINE (JUMP), .name = "jump", YES_NO, .fallback = "yes",
     .help = "jump over periods that repeat; changes the speed, never the result" },
 
-  PLAN (PLAN), .name = "plan", TEXT, .later = "zb-h1 zb-h2 zb-v dualpipe-v async",
+  PLAN (PLAN), .name = "plan", TEXT,
     .help = "named strategy that presets the keys below (list plans)" },
   PLAN (DP), .name = "dp", COUNT (1, MANY),
     .help = "data-parallel replicas; 1, or what the plan needs" },
