@@ -28,3 +28,11 @@ PsiModelDimensions *psi_hf_config_load (const char *file, GError **error);
 PsiModelDimensions *psi_model_dimensions_copy (const PsiModelDimensions *dimensions);
 void psi_model_dimensions_free (PsiModelDimensions *dimensions);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiModelDimensions, psi_model_dimensions_free)
+
+#define PSI_HF_CONFIG_ERROR (psi_hf_config_error_quark ())
+typedef enum
+{
+  PSI_HF_CONFIG_ERROR_READ, /* missing, or not JSON */
+  PSI_HF_CONFIG_ERROR_FIELD /* a field missing, misspelt, of the wrong kind, or at odds with another */
+} PsiHfConfigError;
+GQuark psi_hf_config_error_quark (void);
