@@ -18,6 +18,7 @@ typedef enum
   KIND_MEMORY, /* gint64, or the word unlimited = -1 */
   KIND_TIME,   /* gint64, ps */
   KIND_RATE,   /* double, bytes/s */
+  KIND_SPEED,  /* the same, or the word unlimited = INFINITY */
   KIND_FLOPS,  /* double, FLOP/s */
   KIND_REAL,   /* double */
   KIND_YES,    /* gboolean */
@@ -64,6 +65,7 @@ static const struct
   [KIND_MEMORY] = { "a size (KiB MiB GiB TiB kB MB GB TB, or unlimited)", byte_units },
   [KIND_TIME] = { "a time (ps ns us ms s)", time_units },
   [KIND_RATE] = { "a bandwidth (MB/s GB/s TB/s Mb/s Gb/s Tb/s)", rate_units },
+  [KIND_SPEED] = { "a bandwidth (MB/s GB/s TB/s Mb/s Gb/s Tb/s, or unlimited)", rate_units },
   [KIND_FLOPS] = { "a rate (GFLOP/s TFLOP/s PFLOP/s)", flops_units },
   [KIND_REAL] = { "a number", no_units },
   [KIND_YES] = { "yes or no", NULL },
@@ -95,7 +97,7 @@ static const Key keys[] = {
   { "gpu", "kind", KIND_WORD, NODE (kind), 0, 0, "datasheet", "measured published datasheet" },
   { "gpu", "architecture", KIND_CHOICE, GPU (architecture), 0, 0, NULL, "cpu volta ampere ada hopper blackwell" },
   { "gpu", "memory", KIND_MEMORY, GPU (memory_bytes), 1 << 20, 1e15, NULL, NULL },
-  { "gpu", "memory_bandwidth", KIND_RATE, GPU (memory_bytes_per_s), 1e6, 1e20, NULL, NULL },
+  { "gpu", "memory_bandwidth", KIND_SPEED, GPU (memory_bytes_per_s), 1e6, 1e20, NULL, NULL },
   { "gpu", "memory_efficiency", KIND_REAL, GPU (memory_efficiency), 0.01, 1, NULL, NULL },
   RATE ("fp32", PSI_DTYPE_FP32),
   RATE ("tf32", PSI_DTYPE_TF32),
@@ -106,9 +108,22 @@ static const Key keys[] = {
   RATE ("nvfp4", PSI_DTYPE_NVFP4),
   { "gpu", "sms", KIND_COUNT, GPU (sms), 1, 1e6, NULL, NULL },
   { "gpu", "gemm_efficiency", KIND_REAL, GPU (gemm_efficiency), 0.01, 1, NULL, NULL },
+  { "gpu", "gemm_efficiency_fp32", KIND_REAL, GPU (gemm_efficiency_fp32), 0.01, 1, "0.9", NULL },
+  { "gpu", "gemm_efficiency_fp8", KIND_REAL, GPU (gemm_efficiency_fp8), 0.01, 1, "0.6", NULL },
   { "gpu", "gemm_ramp_k", KIND_COUNTS, GPU (gemm_ramp_k), 0, 1e6, NULL, NULL },
+  { "gpu", "gemm_tile", KIND_COUNT, GPU (gemm_tile), 0, 4096, "256", NULL },
+  { "gpu", "gemm_tile_square", KIND_REAL, GPU (gemm_tile_square), 0.01, 1, "0.8", NULL },
+  { "gpu", "gemm_tile_small", KIND_REAL, GPU (gemm_tile_small), 0.01, 1, "0.5", NULL },
+  { "gpu", "gemm_tail", KIND_REAL, GPU (gemm_tail), 0, 1, "0.65", NULL },
+  { "gpu", "gemm_unaligned", KIND_REAL, GPU (gemm_unaligned), 0.001, 16, "0.33", NULL },
   { "gpu", "attention_forward", KIND_REAL, GPU (attention_efficiency_forward), 0.01, 1, NULL, NULL },
   { "gpu", "attention_backward", KIND_REAL, GPU (attention_efficiency_backward), 0.01, 1, NULL, NULL },
+  { "gpu", "attention_ramp_forward", KIND_COUNT, GPU (attention_ramp_forward), 0, 1e6, "300", NULL },
+  { "gpu", "attention_ramp_backward", KIND_COUNT, GPU (attention_ramp_backward), 0, 1e6, "690", NULL },
+  { "gpu", "attention_block_forward", KIND_COUNT, GPU (attention_block_forward), 1, 65536, "128", NULL },
+  { "gpu", "attention_block_backward", KIND_COUNT, GPU (attention_block_backward), 1, 65536, "128", NULL },
+  { "gpu", "attention_tail_forward", KIND_REAL, GPU (attention_tail_forward), 0, 100, "1.8", NULL },
+  { "gpu", "attention_tail_backward", KIND_REAL, GPU (attention_tail_backward), 0, 100, "1.8", NULL },
   { "gpu", "launch", KIND_TIME, GPU (launch_ps), 0, 1e9, NULL, NULL },
   { "gpu", "minimum_kernel", KIND_TIME, GPU (minimum_kernel_ps), 0, 1e9, NULL, NULL },
   { "gpu", "context", KIND_BYTES, GPU (context_bytes), 0, 1e12, NULL, NULL },
@@ -117,7 +132,7 @@ static const Key keys[] = {
   { "host", "issue_pytorch", KIND_TIME, HOST (issue_ps_pytorch), 0, 1e12, NULL, NULL },
   { "host", "issue_megatron", KIND_TIME, HOST (issue_ps_megatron), 0, 1e12, NULL, NULL },
   { "host", "memory", KIND_MEMORY, HOST (memory_bytes), 1 << 20, 1e16, NULL, NULL },
-  { "host", "bandwidth", KIND_RATE, HOST (bytes_per_s), 1e6, 1e20, NULL, NULL },
+  { "host", "bandwidth", KIND_SPEED, HOST (bytes_per_s), 1e6, 1e20, NULL, NULL },
   { "host", "source", KIND_TEXT, HOST (source), 0, 0, NULL, NULL },
 
   { "node", "gpus", KIND_COUNT, NODE (gpus_per_node), 1, 1e9, NULL, NULL },
@@ -202,6 +217,11 @@ store_number (const Key *key, const char *group, const char *text, gpointer plac
       *(gint64 *) place = -1;
       return TRUE;
     }
+  if (key->kind == KIND_SPEED && g_str_equal (text, "unlimited"))
+    {
+      *(double *) place = INFINITY;
+      return TRUE;
+    }
   if (!parse_quantity (text, kinds[key->kind].units, &value))
     return set_value_error (error, where, group, key->name, text, "is not %s", kinds[key->kind].what);
 
@@ -217,7 +237,7 @@ store_number (const Key *key, const char *group, const char *text, gpointer plac
 
   if (key->kind == KIND_COUNT)
     *(guint *) place = (guint) value;
-  else if (key->kind == KIND_RATE || key->kind == KIND_FLOPS || key->kind == KIND_REAL)
+  else if (key->kind == KIND_RATE || key->kind == KIND_SPEED || key->kind == KIND_FLOPS || key->kind == KIND_REAL)
     *(double *) place = value;
   else
     *(gint64 *) place = llrint (value);

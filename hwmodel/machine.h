@@ -51,15 +51,30 @@ typedef struct
   char *name; /* "NVIDIA A100-SXM4-80GB" */
   PsiArchitecture architecture;
   gint64 memory_bytes;             /* what a program can use of it; -1 = without end */
-  double peak_flops[PSI_N_DTYPES]; /* dense, datasheet, FLOP/s; 0 = not supported */
-  double gemm_efficiency;          /* share of peak that large products sustain */
-  gint64 gemm_ramp_k;              /* elements of K that a product loses to prologue and epilogue */
-  double memory_bytes_per_s;       /* datasheet */
+  double peak_flops[PSI_N_DTYPES]; /* dense, datasheet, FLOP/s; 0 = not supported, see psi_gpu_dtype() */
+  double memory_bytes_per_s;       /* datasheet; INFINITY = memory takes no time */
   double memory_efficiency;        /* share that streaming kernels reach */
   guint sms;
   gint64 launch_ps;         /* GPU side: gap between two kernels of a stream */
-  gint64 minimum_kernel_ps; /* shortest kernel */
-  double attention_efficiency_forward, attention_efficiency_backward; /* share of peak of fused attention */
+  gint64 minimum_kernel_ps; /* what the shortest kernel takes, part of every kernel */
+
+  /* Matrix products: see gpu-time.c. */
+  double gemm_efficiency;      /* share of peak that large 16-bit products sustain in training (power limit) */
+  double gemm_efficiency_fp32; /* the same for fp32 and tf32 */
+  double gemm_efficiency_fp8;  /* the same for fp8, mxfp8 and nvfp4 */
+  gint64 gemm_ramp_k;          /* elements of K that a tile loses to prologue and epilogue */
+  guint gemm_tile;             /* longer side of the largest output tile; 0 = no tiles, any shape is as good */
+  double gemm_tile_square;     /* rate of (tile/2)^2 tiles relative to the largest */
+  double gemm_tile_small;      /* rate of tile/2 x tile/4 tiles relative to the largest */
+  double gemm_tail;            /* share of the idle SMs of the last wave that is really lost, 0 to 1 */
+  double gemm_unaligned;       /* batched products with N or K not a multiple of 8: share of the fp32 rate */
+
+  /* Fused attention, causal FLOPs counted as half, head dimension 128. */
+  double attention_efficiency_forward, attention_efficiency_backward; /* share of peak of long sequences */
+  guint attention_ramp_forward, attention_ramp_backward;   /* sequence length at which half of it is reached */
+  guint attention_block_forward, attention_block_backward; /* rows of a thread block */
+  double attention_tail_forward, attention_tail_backward;  /* waves lost to uneven blocks */
+
   gint64 context_bytes; /* CUDA context and libraries, outside the framework's allocator */
   char *source;
 } PsiGpu;
@@ -120,6 +135,10 @@ typedef enum
 } PsiMachineError;
 GQuark psi_machine_error_quark (void);
 
-/* Time of one kernel (all its launches) on the GPU, in seconds: roofline with efficiencies and the launch gap.
- * The host's issue time is not in it (psi_host_issue_ps per launch). Never negative, 0 only for an empty kernel. */
+/* Time of one kernel (all its launches) on the GPU, in seconds; gpu-time.c has the equations. The host's issue time is
+ * not in it. Never negative, 0 only for an empty kernel or on a GPU that takes no time. More batch, m, n, k, bytes or
+ * flops never take less time (as long as a product stays aligned or unaligned). */
 double psi_gpu_kernel_s (const PsiGpu *gpu, const PsiKernel *kernel);
+
+/* The type a GPU computes with when asked for `dtype`: itself, or the next wider one it has units for. */
+PsiDtype psi_gpu_dtype (const PsiGpu *gpu, PsiDtype dtype);

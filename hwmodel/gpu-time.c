@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* Time of a kernel on a GPU.
+ *
+ *   every kernel   t = launches (launch + minimum) + work
+ *   memory         work = bytes / (bandwidth x memory efficiency)
+ *   roofline       work = max (flops / (peak x sustained), memory)
+ *   product        work = max (waves x tile FLOPs (K + K0) / (tile rate of one SM), memory), best tile and K split
+ *   attention      work = flops / (peak x share x ramp x occupancy x head), ramp = n / (n + n0),
+ *                  occupancy = x / (x + tail), x = thread blocks / SMs
+ *
+ * Symbols: the fields of PsiGpu of nearly the same names. Products: tiles of one output matrix are handed to the SMs
+ * wave after wave; a tile takes as long as K plus K0 elements of prologue and epilogue; `tail` of the last wave's idle
+ * SMs is really lost, the rest is hidden by stream-K and the like; K is split while one wave is not full, which costs
+ * the partial sums' bytes. Small tiles reach less of the SM's rate.
+ *
+ * Assumptions: a GPU in training, so at its power limit (sustained share below the peak of one cold kernel); operands
+ * come from memory, not from the L2 cache; kernels of one stream do not overlap.
+ *
+ * Sources: form of the product: NVIDIA "Matrix Multiplication Background"; constants: fit to the published matmul
+ * tables of SimuMax, 148 shapes of an A100 PCIe (mean error 3.3 %) and 321 of a B200 (9.9 %; the same shape measured
+ * twice differs by 6.7 % from its mean). Ramp and occupancy of attention: the same tables, and FlashAttention-2 (arXiv
+ * 2307.08691, figures 4 and 5). Unaligned products: 6.5 TFLOP/s on an A100 with head dimension 150 (BLOOM's 104 B
+ * runs).
+ *
+ * Limits: products of fewer than about 64 rows, sparse products, kernels that share the GPU. */
+
+#include "machine.h"
+#include "psi-time.h"
+
+#include <math.h>
+
+#define ALIGNMENT 8        /* elements of 16 bits the matrix units load at a time */
+#define ATTENTION_PAD 32   /* head dimensions are padded to this (FlashAttention-2) */
+#define ATTENTION_HEAD 128 /* head dimension the shares are given for */
+#define ATTENTION_HEAD_RAMP                                                                                            \
+  28 /* elements of head dimension lost: 64 reaches 0.85 of 128 (FlashAttention-2 figures)                             \
+      */
+/* Longer heads leave room for smaller blocks only: the rate falls with the square root (the tables' 192/128 heads). */
+#define UNALIGNED_SINGLE 0.5 /* unbatched unaligned products keep the matrix units at half rate (odd vocabularies) */
+#define PARTIAL_SUM_BYTES 8  /* fp32, written and read again */
+
+static const guint k_splits[] = { 1, 2, 4, 8, 16 };
+
+static const guint dtype_bytes[PSI_N_DTYPES] = {
+  [PSI_DTYPE_FP32] = 4, [PSI_DTYPE_TF32] = 4,  [PSI_DTYPE_FP16] = 2,  [PSI_DTYPE_BF16] = 2,
+  [PSI_DTYPE_FP8] = 1,  [PSI_DTYPE_MXFP8] = 1, [PSI_DTYPE_NVFP4] = 1,
+};
+
+/* What computes instead where the units are missing. */
+static const PsiDtype wider[PSI_N_DTYPES] = {
+  [PSI_DTYPE_FP32] = PSI_DTYPE_FP32, [PSI_DTYPE_TF32] = PSI_DTYPE_FP32, [PSI_DTYPE_FP16] = PSI_DTYPE_FP32,
+  [PSI_DTYPE_BF16] = PSI_DTYPE_FP32, [PSI_DTYPE_FP8] = PSI_DTYPE_BF16,  [PSI_DTYPE_MXFP8] = PSI_DTYPE_FP8,
+  [PSI_DTYPE_NVFP4] = PSI_DTYPE_FP8,
+};
+
+guint
+psi_dtype_bytes (PsiDtype dtype)
+{
+  return dtype_bytes[dtype];
+}
+
+PsiDtype
+psi_gpu_dtype (const PsiGpu *gpu, PsiDtype dtype)
+{
+  while (gpu->peak_flops[dtype] <= 0 && wider[dtype] != dtype)
+    dtype = wider[dtype];
+  for (guint i = 0; i < PSI_N_DTYPES && gpu->peak_flops[dtype] <= 0; i++)
+    if (gpu->peak_flops[i] > 0)
+      dtype = (PsiDtype) i;
+  return dtype;
+}
+
+/* FLOP/s that large products sustain. */
+static double
+sustained (const PsiGpu *gpu, PsiDtype asked)
+{
+  PsiDtype dtype = psi_gpu_dtype (gpu, asked);
+  double share = dtype <= PSI_DTYPE_TF32   ? gpu->gemm_efficiency_fp32
+                 : dtype <= PSI_DTYPE_BF16 ? gpu->gemm_efficiency
+                                           : gpu->gemm_efficiency_fp8;
+  return gpu->peak_flops[dtype] * share;
+}
+
+static double
+memory_s (const PsiGpu *gpu, double bytes)
+{
+  return bytes / (gpu->memory_bytes_per_s * gpu->memory_efficiency);
+}
+
+/* One way to cut the output: tiles of rows x columns, each of K split into parts. */
+static double
+tiled_s (const PsiGpu *gpu, const PsiKernel *kernel, double rate, guint rows, guint columns, double relative,
+         guint splits)
+{
+  double outputs = (double) kernel->batch * (double) kernel->m * (double) kernel->n;
+  double tiles = (double) kernel->batch * ceil ((double) kernel->m / rows) * ceil ((double) kernel->n / columns);
+  double full = tiles * splits / gpu->sms;
+  double waves = MAX (1, full + gpu->gemm_tail * (ceil (full) - full));
+  double tile_flops = 2.0 * rows * columns * ((double) kernel->k / splits + (double) gpu->gemm_ramp_k);
+  double time = waves * tile_flops / (rate * relative / gpu->sms);
+  if (splits > 1)
+    time +=
+        memory_s (gpu, PARTIAL_SUM_BYTES * splits * outputs) + psi_time_to_s (gpu->minimum_kernel_ps + gpu->launch_ps);
+  return time;
+}
+
+static double
+aligned_product_s (const PsiGpu *gpu, const PsiKernel *kernel, double rate)
+{
+  if (gpu->gemm_tile == 0)
+    return 2.0 * (double) kernel->batch * (double) kernel->m * (double) kernel->n *
+           ((double) kernel->k + (double) gpu->gemm_ramp_k) / rate;
+
+  guint tile = gpu->gemm_tile;
+  const struct
+  {
+    guint rows, columns;
+    double relative;
+  } shapes[] = { { tile, tile / 2, 1 },
+                 { tile / 2, tile, 1 },
+                 { tile / 2, tile / 2, gpu->gemm_tile_square },
+                 { tile / 2, tile / 4, gpu->gemm_tile_small },
+                 { tile / 4, tile / 2, gpu->gemm_tile_small } };
+  double best = INFINITY;
+  for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
+    for (guint j = 0; j < G_N_ELEMENTS (k_splits); j++)
+      {
+        guint rows = MAX (1, shapes[i].rows), columns = MAX (1, shapes[i].columns);
+        best = MIN (best, tiled_s (gpu, kernel, rate, rows, columns, shapes[i].relative, k_splits[j]));
+      }
+  return best;
+}
+
+/* One product of the shape, bytes left aside. */
+static double
+product_s (const PsiGpu *gpu, const PsiKernel *kernel)
+{
+  double flops = 2.0 * (double) kernel->batch * (double) kernel->m * (double) kernel->n * (double) kernel->k;
+  double rate = sustained (gpu, kernel->dtype);
+  gboolean aligned = kernel->n % ALIGNMENT == 0 && kernel->k % ALIGNMENT == 0;
+  if (aligned || gpu->gemm_tile == 0 || psi_gpu_dtype (gpu, kernel->dtype) == PSI_DTYPE_FP32)
+    return aligned_product_s (gpu, kernel, rate);
+  if (kernel->batch == 1)
+    return aligned_product_s (gpu, kernel, rate * UNALIGNED_SINGLE);
+  return flops / (gpu->peak_flops[PSI_DTYPE_FP32] > 0 ? gpu->peak_flops[PSI_DTYPE_FP32] * gpu->gemm_unaligned : rate);
+}
+
+static double
+gemm_s (const PsiGpu *gpu, const PsiKernel *kernel)
+{
+  double m = (double) kernel->m, n = (double) kernel->n, k = (double) kernel->k, batch = (double) kernel->batch;
+  double flops = 2 * batch * m * n * k;
+  if (!(flops > 0))
+    return memory_s (gpu, kernel->bytes);
+  /* Several equal products: flops and bytes are of all of them. */
+  double products = kernel->flops > 0 ? kernel->flops / flops : 1;
+  double bytes =
+      kernel->bytes > 0 ? kernel->bytes : products * batch * (m * k + k * n + m * n) * psi_dtype_bytes (kernel->dtype);
+  return MAX (products * product_s (gpu, kernel), memory_s (gpu, bytes));
+}
+
+static double
+attention_s (const PsiGpu *gpu, const PsiKernel *kernel)
+{
+  double m = (double) kernel->m, n = (double) kernel->n, head = (double) kernel->k, batch = (double) kernel->batch;
+  if (!(batch * m * n * head > 0))
+    return 0;
+  double flops = kernel->flops > 0
+                     ? kernel->flops
+                     : 4 * batch * m * n * head * (kernel->causal ? 0.5 : 1) * (kernel->backward ? 2.5 : 1);
+  double bytes = kernel->bytes > 0
+                     ? kernel->bytes
+                     : batch * (2 * m + 2 * n) * head * psi_dtype_bytes (kernel->dtype) * (kernel->backward ? 2 : 1);
+
+  double share = kernel->backward ? gpu->attention_efficiency_backward : gpu->attention_efficiency_forward;
+  double ramp = kernel->backward ? gpu->attention_ramp_backward : gpu->attention_ramp_forward;
+  double tail = kernel->backward ? gpu->attention_tail_backward : gpu->attention_tail_forward;
+  double rows = kernel->backward ? gpu->attention_block_backward : gpu->attention_block_forward;
+  PsiDtype dtype = psi_gpu_dtype (gpu, kernel->dtype);
+  /* Fused kernels compute in 16 bits; 8 bits and fewer gain nothing without their own kernels. */
+  if (dtype > PSI_DTYPE_BF16)
+    dtype = psi_gpu_dtype (gpu, PSI_DTYPE_BF16);
+
+  /* The backward kernel gives a block of keys to each SM, the forward kernel a block of queries. */
+  double blocks = batch * MAX (1, (kernel->backward ? n : m) / rows) / gpu->sms;
+  double padded = 1;
+  if (gpu->gemm_tile > 0)
+    {
+      double executed = ceil (head / ATTENTION_PAD) * ATTENTION_PAD;
+      double reference = 1 + ATTENTION_HEAD_RAMP / (double) ATTENTION_HEAD;
+      if (executed <= ATTENTION_HEAD)
+        padded = executed / head * (1 + ATTENTION_HEAD_RAMP / executed) / reference;
+      else
+        padded = executed / head * sqrt (executed / ATTENTION_HEAD);
+    }
+  double rate = gpu->peak_flops[dtype] * share * (n / (n + ramp)) * (blocks / (blocks + tail));
+  return MAX (flops * padded / rate, memory_s (gpu, bytes));
+}
+
+double
+psi_gpu_kernel_s (const PsiGpu *gpu, const PsiKernel *kernel)
+{
+  double work = 0;
+  switch (kernel->kind)
+    {
+    case PSI_KERNEL_GEMM:
+      work = gemm_s (gpu, kernel);
+      break;
+    case PSI_KERNEL_ATTENTION:
+      work = attention_s (gpu, kernel);
+      break;
+    case PSI_KERNEL_MEMORY:
+      work = memory_s (gpu, kernel->bytes);
+      break;
+    case PSI_KERNEL_ROOFLINE:
+      work = MAX (kernel->flops / sustained (gpu, kernel->dtype), memory_s (gpu, kernel->bytes));
+      break;
+    case PSI_KERNEL_FIXED:
+      return psi_time_to_s (MAX (0, kernel->time_ps));
+    }
+  if (!(work > 0) && kernel->flops <= 0 && kernel->bytes <= 0)
+    return 0;
+  return MAX (1, kernel->launches) * psi_time_to_s (gpu->launch_ps + gpu->minimum_kernel_ps) + work;
+}
