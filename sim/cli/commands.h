@@ -93,6 +93,12 @@ PsiArguments *psi_arguments_parse (const PsiCommand *command, int argc, char **a
 void psi_arguments_free (PsiArguments *arguments);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiArguments, psi_arguments_free)
 
+/* Does the command take that option? */
+gboolean psi_command_takes (const PsiCommand *command, PsiOptionId option);
+
+/* "--micro-batch". (transfer full) */
+char *psi_key_flag_name (PsiKeyId key);
+
 /* The scenario a command was asked for: its first word is the file (none: flags alone), --plans and key flags apply.
  * `one_plan`: several plans in the file without --plan are a PSI_USAGE_ERROR that lists them. (transfer full) */
 PsiScenario *psi_arguments_scenario (const PsiArguments *arguments, gboolean one_plan, GError **error);

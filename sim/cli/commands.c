@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* The two tables of the command line. To add a command: a row here, a file cmd-<name>.c. */
+#include "commands.h"
+
+#include "quantity.h"
+
+#include <string.h>
+
+G_DEFINE_QUARK (psi - usage - error - quark, psi_usage_error)
+
+/* clang-format off */
+const PsiOption psi_options[PSI_N_OPTIONS] = {
+  [PSI_OPTION_JSON] =   { "json", 0, NULL, "print one JSON object" },
+  [PSI_OPTION_CSV] =    { "csv", 0, NULL, "print one row per plan, with a header" },
+  [PSI_OPTION_CHECK] =  { "check", 0, NULL, "exit 3 if a plan does not fit" },
+  [PSI_OPTION_PLOT] =   { "plot", 0, "DIR", "draw the result into DIR, as SVG and PNG (needs gnuplot)" },
+  [PSI_OPTION_PLANS] =  { "plans", 0, "A,B,...", "compare these strategies instead of the plans of the file" },
+  [PSI_OPTION_ANSWER] = { "answer", 0, NULL, "show the answer to the lesson's question" },
+  [PSI_OPTION_VERBOSE] = { "verbose", 'v', NULL, "print more: assumptions, details" },
+  [PSI_OPTION_QUIET] =  { "quiet", 0, NULL, "no progress and no warnings on stderr" },
+  [PSI_OPTION_HELP] =   { "help", 'h', NULL, "print help and exit" },
+  [PSI_OPTION_VERSION] = { "version", 0, NULL, "print the version and exit" },
+  [PSI_OPTION_MAN] =    { "man", 0, NULL, NULL },
+  [PSI_OPTION_MAN_SCENARIO] = { "man-scenario", 0, NULL, NULL },
+  [PSI_OPTION_TIMELINE] = { "timeline", 0, "FILE", NULL, TRUE },
+  [PSI_OPTION_TIMELINE_RANKS] = { "timeline-ranks", 0, "A-B", NULL, TRUE },
+  [PSI_OPTION_REPORT] = { "report", 0, "FILE", NULL, TRUE },
+  [PSI_OPTION_CRITICAL_PATH] = { "critical-path", 0, NULL, NULL, TRUE },
+};
+
+#define BIT PSI_OPTION_BIT
+#define LATER_OUTPUT (BIT (PSI_OPTION_TIMELINE) | BIT (PSI_OPTION_TIMELINE_RANKS) | BIT (PSI_OPTION_REPORT) | \
+                      BIT (PSI_OPTION_CRITICAL_PATH))
+#define OUTPUT (BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_CSV) | BIT (PSI_OPTION_CHECK) | BIT (PSI_OPTION_PLOT) | \
+                LATER_OUTPUT)
+/* clang-format on */
+
+const PsiCommand psi_commands[] = {
+  { .name = "run",
+    .arguments = "[FILE] [--KEY VALUE ...]",
+    .help = "simulate one plan: does it fit, how long is a step, where do time and memory go",
+    .details = "FILE is a scenario; every key in it is also a flag, and flags override the file. Without FILE the "
+               "flags alone say what is simulated. If the file has several plans, --plan NAME picks one.",
+    .max_words = 1,
+    .keys = TRUE,
+    .options = OUTPUT,
+    .handler = psi_cmd_run },
+  { .name = "compare",
+    .arguments = "[FILE] [--plans A,B,...] [--KEY VALUE ...]",
+    .help = "simulate several plans side by side",
+    .details = "The plans are those of FILE, or the strategies listed with --plans: then the keys of an unnamed [plan] "
+               "in FILE and the flags apply to each of them.",
+    .max_words = 1,
+    .keys = TRUE,
+    .options = OUTPUT | BIT (PSI_OPTION_PLANS),
+    .handler = psi_cmd_compare },
+  { .name = "explain",
+    .arguments = "[NAME] [--answer]",
+    .help = "a lesson on one strategy; without NAME the table of contents",
+    .max_words = 1,
+    .options = BIT (PSI_OPTION_ANSWER),
+    .handler = psi_cmd_explain },
+  { .name = "schedule show",
+    .arguments = "[FILE] [--KEY VALUE ...]",
+    .help = "print the order of work of a plan as text",
+    .details = "Prints the schedule of the plan in FILE or of the flags. Without a model, uniform stages are used.",
+    .max_words = 1,
+    .keys = TRUE,
+    .handler = psi_cmd_schedule },
+  { .name = "schedule check" },
+  { .name = "list",
+    .arguments = "TOPIC",
+    .help = "what there is: models, machines, schedules, plans, collectives, keys",
+    .max_words = 1,
+    .options = BIT (PSI_OPTION_JSON),
+    .handler = psi_cmd_list },
+  { .name = "help",
+    .arguments = "[COMMAND]",
+    .help = "print help on psisim or on one command",
+    .max_words = 2,
+    .options = BIT (PSI_OPTION_MAN) | BIT (PSI_OPTION_MAN_SCENARIO),
+    .handler = psi_cmd_help },
+  { .name = "complete",
+    .arguments = "-- WORD ...",
+    .help = "print what can stand in place of the last WORD, for the shell",
+    .max_words = 100000,
+    .handler = psi_cmd_complete },
+  { .name = "calibrate" },
+  { .name = "fit" },
+  { .name = "train" },
+  { .name = "converge" },
+  { .name = "collective" },
+  { .name = "validate" },
+  { NULL },
+};
+
+/* The words of a command's name that `words` begin with: 0 if they do not. */
+static guint
+name_matches (const PsiCommand *command, const char *const *words, guint n_words)
+{
+  g_auto (GStrv) parts = g_strsplit (command->name, " ", -1);
+  guint n = g_strv_length (parts);
+
+  for (guint i = 0; i < n; i++)
+    if (i >= n_words || strcmp (parts[i], words[i]) != 0)
+      return 0;
+  return n;
+}
+
+const PsiCommand *
+psi_command_find (const char *const *words, guint n_words, guint *ret_n_words, GError **error)
+{
+  if (n_words == 0)
+    {
+      g_set_error_literal (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_COMMAND, "no command (see 'psisim help')");
+      return NULL;
+    }
+  for (const PsiCommand *command = psi_commands; command->name != NULL; command++)
+    {
+      guint n = name_matches (command, words, n_words);
+
+      if (n == 0)
+        continue;
+      if (command->handler == NULL)
+        {
+          g_set_error (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_LATER, "'%s' is not in this version", command->name);
+          return NULL;
+        }
+      *ret_n_words = n;
+      return command;
+    }
+
+  /* The first word may be half of a name: 'schedule'. */
+  g_autofree char *half = g_strconcat (words[0], " ", NULL);
+  g_autoptr (GPtrArray) names = g_ptr_array_new ();
+  GString *seconds = g_string_new (NULL);
+  for (const PsiCommand *command = psi_commands; command->name != NULL; command++)
+    {
+      g_ptr_array_add (names, (gpointer) command->name);
+      if (g_str_has_prefix (command->name, half) && command->handler != NULL)
+        g_string_append_printf (seconds, "%s'%s'", seconds->len > 0 ? ", " : "", command->name);
+    }
+  g_ptr_array_add (names, NULL);
+
+  g_autofree char *listed = g_string_free (seconds, FALSE);
+  if (*listed != '\0')
+    {
+      g_set_error (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_COMMAND, "'%s' needs another word (one of: %s)", words[0],
+                   listed);
+      return NULL;
+    }
+
+  const char *near = psi_nearest (words[0], (const char *const *) names->pdata);
+  g_autofree char *quoted = psi_quote (words[0]);
+  if (near != NULL)
+    g_set_error (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_COMMAND, "unknown command %s (did you mean '%s'?)", quoted,
+                 near);
+  else
+    g_set_error (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_COMMAND, "unknown command %s (see 'psisim help')", quoted);
+  return NULL;
+}

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What the command line refuses, with which words and status, and that help, lists and man pages name everything.
+
+usage: cli-usage.py PSISIM
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import tap
+
+PSISIM = os.path.abspath(sys.argv[1])
+FOLDER = tempfile.TemporaryDirectory(prefix="psisim-cli-")
+
+MODEL = "[model]\nmodel = uniform\n"
+TWO_PLANS = MODEL + "[machine]\nmachine = ideal\n[plan dp]\nworkers = 2\n[plan cdp-v2]\nworkers = 2\n"
+
+# Faults of the command line: arguments, what the one line on stderr holds. Status 2.
+USAGE = [
+    ("", "no command"),
+    ("rnu", "unknown command 'rnu' (did you mean 'run'?)"),
+    ("qqqqqqqq", "unknown command 'qqqqqqqq'"),
+    ("--json run", "options stand behind the command"),
+    ("schedule", "'schedule show'"),
+    ("schedule shwo", "'schedule show'"),
+    ("calibrate", "'calibrate' is not in this version"),
+    ("fit x -o y", "'fit' is not in this version"),
+    ("train", "'train' is not in this version"),
+    ("converge", "'converge' is not in this version"),
+    ("collective all-reduce", "'collective' is not in this version"),
+    ("validate runs.csv", "'validate' is not in this version"),
+    ("schedule check x", "'schedule check' is not in this version"),
+    ("run --timeline x", "'--timeline' is not in this version"),
+    ("run --timeline-ranks 0-7", "'--timeline-ranks' is not in this version"),
+    ("run --report x.html", "'--report' is not in this version"),
+    ("run --critical-path", "'--critical-path' is not in this version"),
+    ("run --schedule zb-h1", "'zb-h1' is not in this version"),
+    ("run --plan zb-v", "'zb-v' is not in this version"),
+    ("run --update asynchronous", "'asynchronous' is not in this version"),
+    ("run --detail messages", "'messages' is not in this version"),
+    ("run --mico-batch 2", "unknown option '--mico-batch' (did you mean '--micro-batch'?)"),
+    ("run --qqqqqqqq 2", "unknown option '--qqqqqqqq'"),
+    ("run -x", "unknown option '-x'"),
+    ("run --answer", "--answer is not an option of 'run'"),
+    ("run --plans dp,tp", "--plans is not an option of 'run'"),
+    ("explain dp --tp 2", "--tp is not an option of 'explain'"),
+    ("list models --csv", "--csv is not an option of 'list'"),
+    ("run --json=1", "--json takes no value"),
+    ("run --json --json", "--json is written twice"),
+    ("run --json --csv", "--json and --csv do not go together"),
+    ("run --tp 2 --tp 2", "--tp is written twice"),
+    ("run --micro-batch 2 --micro_batch=2", "--micro-batch is written twice"),
+    ("run --tp", "--tp needs a value"),
+    ("run --tp=", "--tp needs a value"),
+    ("run --tp --json", "--tp needs a value"),
+    ("run --plot", "--plot needs a value"),
+    ("run a b", "unexpected argument 'b'"),
+    ("compare --plans dp,,tp", "--plans: 'dp,,tp' has an empty name in it"),
+    ("compare --plans dp,dp", "--plans: 'dp' is written twice"),
+    ("compare --plans dp,cpd-v2", "--plans: unknown plan 'cpd-v2' (did you mean 'cdp-v2'?)"),
+    ("compare --plans dp --plan tp", "--plan and --plans do not go together"),
+    ("run --plan dpp", "--plan: unknown plan 'dpp' (did you mean 'dp'?)"),
+    ("run two.scn", "two.scn has 2 plans: pick one with --plan (one of: dp, cdp-v2)"),
+    ("run two.scn --plan tp", "--plan: no plan 'tp' in two.scn (one of: dp, cdp-v2)"),
+    ("list", "one of: models, machines, schedules, plans, collectives, keys"),
+    ("list modles", "unknown list 'modles' (did you mean 'models'?)"),
+    ("list qqqqqqqq", "one of: models, machines"),
+    ("help qqqqqqqq", "unknown command 'qqqqqqqq'"),
+    ("help train", "'train' is not in this version"),
+    ("run --micro-batch two", "--micro-batch: 'two' is not a whole number"),
+    ("run --recompute fulll", "--recompute: 'fulll' is not one of none, selective, full; did you mean 'full'?"),
+    ("run --tied true", "--tied: 'true' is not yes or no"),
+    ("run --group-order tp,dp", "--group-order: 'tp,dp' is not an order of"),
+    ("run --slow-rank 3", "--slow-rank: '3' is not a list of RANK:FACTOR"),
+]
+
+# Values that no number takes, and for which kinds (a kind is named by its placeholder in the help).
+BAD_NUMBERS = ["two", "-1", "-0", "nan", "inf", "1e999", "0x10", "1,5", "3 parsecs", "--"]
+NUMBERS = ["N", "SIZE", "TIME", "RATE", "X"]
+
+# Faults of a scenario file: its bytes, what the line holds. Status 1.
+FILES = [
+    (b"", "the file is empty"),
+    (b"# nothing\n", "no group [model], [machine] or [plan]"),
+    (b"\x7fELF\0\0\1", "not a text file"),
+    (b"[plan]\ntp = \xff\xfe\n", "not a text file"),
+    (b"[plan]\ntp\0 = 2\n", "not a text file"),
+    (b"\n" * (17 << 20), "larger than 16 MiB"),
+    (b"tp = 2\n", ":1: key 'tp' before any group; it belongs in [plan]"),
+    (b"[plna]\n", ":1: unknown group 'plna'"),
+    (b"[plan\n", ":1: no ']'"),
+    (b"[model]\n[plan]\n[model]\n", ":3: group [model] is written twice (first in line 1)"),
+    (b"[plan a]\n[plan a]\n", ":2: group [plan a] is written twice (first in line 1)"),
+    (b"[plan]\nmico_batch = 2\n", ":2: [plan] unknown key 'mico_batch' (did you mean 'micro_batch'?)"),
+    (b"[plan]\ntp = 2\n\ntp = 4\n", ":4: [plan] key 'tp' is written twice (first in line 2)"),
+    (b"[machine]\nmicro_batch = 2\n", ":2: [machine] key 'micro_batch' belongs in [plan]"),
+    (b"[plan]\ntp 2\n", ":2: no '=' in 'tp 2'"),
+    (b"[plan]\n= 2\n", ":2: no key before '='"),
+    (b"[plan]\ntp =\n", ":2: [plan] tp: no value"),
+    (b"[plan]\nmicro_batch = two\n", ": [plan] micro_batch: 'two' is not a whole number"),
+    (b"[plan]\nmicro_batch = 0\n", ": [plan] micro_batch: '0' is out of range (1 to "),
+    (b"[plan]\nmicro_batch = -3\n", ": [plan] micro_batch: '-3' is out of range (1 to "),
+    (b"[plan]\nmicro_batch = 1e30\n", ": [plan] micro_batch: '1e30' is out of range (1 to "),
+    (b"[machine]\njitter = nan\n", ": [machine] jitter: 'nan' is not a number"),
+    (b"[model]\nforward = 3 GiB\n", ": [model] forward: '3 GiB' is not a time"),
+    (b"[model]\npsi_p = 3 furlongs\n", ": [model] psi_p: '3 furlongs' is not a size"),
+    (b"[machine]\ninternode = 5 ms\n", ": [machine] internode: '5 ms' is not a rate"),
+    (b"[plan]\nworker_batches = 6,,2\n", ": [plan] worker_batches: '' is not a whole number"),
+    (b"[plan]\nplan = dpp\n", ": [plan] plan: unknown plan 'dpp' (did you mean 'dp'?)"),
+    (b"[plan zb-h1]\n", ": [plan zb-h1]: 'zb-h1' is not in this version"),
+    (b"[plan x]\nschedule = auto\n", ": [plan x] schedule: 'auto' is not in this version"),
+    (b"[plan]\nplan = dp\n[plan tp]\n", ": [plan] plan: beside [plan NAME]"),
+]
+
+
+def psisim(*words, **kwargs):
+    return subprocess.run([PSISIM, *words], cwd=FOLDER.name, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=60, **kwargs)
+
+
+def write(name, data):
+    with open(os.path.join(FOLDER.name, name), "wb") as file:
+        file.write(data)
+
+
+def refused(words, status, part):
+    """What is wrong with how `words` are refused."""
+    done = psisim(*words)
+    error = done.stderr.decode()
+    shown = " ".join(words)[:80]
+    if done.returncode != status:
+        yield f"psisim {shown}: status {done.returncode}, not {status}; stderr: {error.strip()}"
+    if done.stdout:
+        yield f"psisim {shown}: something on stdout: {done.stdout[:80]!r}"
+    if not error.startswith("psisim: ") or error.count("\n") != 1 or not error.endswith("\n"):
+        yield f"psisim {shown}: not one line of error: {error!r}"
+    if part not in error:
+        yield f"psisim {shown}: no {part!r} in {error.strip()!r}"
+
+
+def printed(*words):
+    done = psisim(*words)
+    if done.returncode != 0 or done.stderr:
+        raise SystemExit(f"psisim {' '.join(words)}: status {done.returncode}: {done.stderr.decode()}")
+    return done.stdout.decode()
+
+
+def check_usage():
+    for line, part in USAGE:
+        yield from refused(line.split(), 2, part)
+    yield from refused(["run", "--model", ""], 2, "--model needs a value")
+    yield from refused(["run", "--tp", "x" * 100000], 2, "...' is not a whole number")
+    yield from refused(["run", "--tp", "a\nb\x1b[31m"], 2, "'a?b?[31m' is not a whole number")
+
+
+def check_numbers():
+    seen = set()
+    for flag, kind in re.findall(r"^  (--[a-z-]+) ([A-Z]+)\b", printed("help", "run"), re.M):
+        # One key of each kind takes all values, the others one each.
+        for value in BAD_NUMBERS if kind not in seen else BAD_NUMBERS[:1]:
+            if kind in NUMBERS:
+                yield from refused(["run", f"{flag}={value}"], 2, f"{flag}: '{value}'")
+        seen.add(kind)
+    if not seen.issuperset(NUMBERS):
+        yield f"the help of run shows only {sorted(seen)}"
+
+
+def check_files():
+    for data, part in FILES:
+        write("wrong.scn", data)
+        for command in (["run"], ["compare"], ["schedule", "show"]):
+            yield from refused(command + ["wrong.scn"], 1, "psisim: wrong.scn" + part if part[0] == ":" else part)
+    yield from refused(["run", "missing.scn"], 1, "cannot read 'missing.scn': No such file")
+    yield from refused(["run", "."], 1, "cannot read '.': Is a directory")
+    yield from refused(["run", ""], 1, "cannot read ''")
+    yield from refused(["run", "--", "--tp"], 1, "cannot read '--tp'")
+    yield from refused(["run", "a\nb"], 1, "cannot read 'a?b'")
+
+
+def commands():
+    table = printed("help").split("\nCommands:\n")[1].split("\n\n")[0]
+    return re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", table, re.M)
+
+
+def keys():
+    return re.findall(r"^([a-z_]+) +\[", printed("list", "keys"), re.M)
+
+
+def check_help():
+    names = commands()
+    if not {"run", "compare", "explain", "schedule show", "list", "help", "complete"}.issubset(names):
+        yield f"commands: {names}"
+    for name in names:
+        for words in (name.split() + ["--help"], ["help"] + name.split(), name.split() + ["-h", "--qqq", "x"]):
+            text = printed(*words)
+            if not text.startswith(f"usage: psisim {name} "):
+                yield f"psisim {' '.join(words)}: {text[:60]!r}"
+            for line in text.splitlines():
+                if len(line) > 80:
+                    yield f"psisim {' '.join(words)}: wider than 80 columns: {line}"
+    if printed("--help") != printed("help"):
+        yield "--help and help differ"
+    if printed("schedule", "--help") != printed("help", "schedule", "show"):
+        yield "schedule --help is not the help of schedule show"
+    if not re.fullmatch(r"psisim \d+\.\d+\.\d+\n", printed("--version")):
+        yield f"version: {printed('--version')!r}"
+    for word in ("calibrate", "--timeline", "--man", "zb-h1"):
+        if re.search(rf"(?<![\w-]){word}\b", printed("help") + printed("help", "run")):
+            yield f"the help names {word}"
+
+
+def check_everything_named():
+    pages = {
+        "help run": printed("help", "run"), "help compare": printed("help", "compare"),
+        "help schedule show": printed("help", "schedule", "show"),
+        "psisim.1": printed("help", "--man").replace("\\-", "-").replace("Fl -", "--"),
+    }
+    scenario = printed("help", "--man-scenario")
+    names = keys()
+    if len(names) < 70:
+        yield f"only {len(names)} keys"
+    for key in names:
+        flag = "--" + key.replace("_", "-")
+        for page, text in pages.items():
+            if not re.search(rf"{flag}[ \n]", text):
+                yield f"{page} lacks {flag}"
+        if f".It Ic {key} " not in scenario:
+            yield f"psisim-scenario.5 lacks {key}"
+    for name in commands():
+        if f".It Cm {name} " not in pages["psisim.1"]:
+            yield f"psisim.1 lacks {name}"
+
+
+def check_man_pages():
+    mandoc = shutil.which("mandoc")
+    for option in ("--man", "--man-scenario"):
+        page = printed("help", option)
+        if mandoc is not None:
+            lint = subprocess.run([mandoc, "-Tlint", "-W", "warning"], input=page.encode(), stdout=subprocess.PIPE)
+            yield from lint.stdout.decode().splitlines()
+
+
+def check_lists():
+    for topic in ("models", "machines", "schedules", "plans", "collectives", "keys"):
+        rows = json.loads(printed("list", topic, "--json"))[topic]
+        lines = printed("list", topic).splitlines()
+        if not rows or [row["name"] for row in rows] != [line.split()[0] for line in lines]:
+            yield f"list {topic}: table and JSON differ, or are empty"
+    plans = [row["name"] for row in json.loads(printed("list", "plans", "--json"))["plans"]]
+    for plan in ("dp", "cdp-v2", "cdp-zero", "fsdp"):
+        if plan not in plans:
+            yield f"list plans lacks {plan}"
+
+
+def check_completion():
+    for words, expected in [
+        ([""], ["run", "list", "schedule"]), (["ru"], ["run"]), (["schedule", ""], ["show"]),
+        (["run", "--micro"], ["--micro-batch", "--micro-batches"]), (["run", "--recompute", "f"], ["full"]),
+        (["run", "--recompute", "=", "f"], ["full"]), (["run", "--tied", ""], ["yes", "no"]),
+        (["run", "--plan", "cdp-"], ["cdp-v1", "cdp-v2"]), (["compare", "--plans", "dp,cdp-v"], ["dp,cdp-v2"]),
+        (["list", "m"], ["models", "machines"]), (["help", "sch"], ["schedule"]), (["explain", "--a"], ["--answer"]),
+        (["run", "--model", "unif"], ["uniform"]), (["run", "--machine", "a100"], ["a100"]),
+    ]:
+        got = printed("complete", "--", *words).split()
+        if not set(expected).issubset(got) or any(not word.startswith(words[-1]) for word in got):
+            yield f"complete {words}: {got}"
+    for words in (["run", ""], ["run", "--plot", ""], ["run", "--schedule", "zb"], ["calibrate", ""]):
+        got = printed("complete", "--", *words)
+        if got:
+            yield f"complete {words}: {got!r}"
+
+
+def check_output():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([PSISIM, "list", "keys"], stdout=full, stderr=subprocess.PIPE)
+    if done.returncode != 1 or b"cannot write" not in done.stderr:
+        yield f"full disk: status {done.returncode}: {done.stderr.decode()}"
+    done = subprocess.run(f"'{PSISIM}' list keys >&-", shell=True, stderr=subprocess.PIPE)
+    if done.returncode != 1 or b"cannot write" not in done.stderr:
+        yield f"closed stdout: status {done.returncode}: {done.stderr.decode()}"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([PSISIM, "list", "keys"], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    if done.returncode != 1 or done.stderr:
+        yield f"closed pipe: status {done.returncode}: {done.stderr.decode()}"
+
+
+write("two.scn", TWO_PLANS.encode())
+tap.run([
+    ("usage", check_usage()), ("numbers", check_numbers()), ("files", check_files()), ("help", check_help()),
+    ("everything-named", check_everything_named()), ("man-pages", check_man_pages()), ("lists", check_lists()),
+    ("completion", check_completion()), ("output", check_output()),
+])
