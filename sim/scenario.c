@@ -307,39 +307,40 @@ path_beside (const char *file, const Entry *entry)
   return g_file_test (path, G_FILE_TEST_IS_REGULAR) ? g_steal_pointer (&path) : NULL;
 }
 
+static const char *
+nearest_strategy (const char *text)
+{
+  g_autoptr (GPtrArray) names = g_ptr_array_new ();
+
+  for (const PsiNamedPlan *row = psi_named_plans; row->name != NULL; row++)
+    g_ptr_array_add (names, (gpointer) row->name);
+  g_ptr_array_add (names, NULL);
+  return psi_nearest (text, (const char *const *) names->pdata);
+}
+
 /* Is the value of `plan` a strategy of this version? */
 static gboolean
 check_strategy (const char *text, const char *where, GError **error)
 {
   const PsiNamedPlan *plan = psi_named_plan_find (text);
+  const char *near = nearest_strategy (text);
   g_autofree char *quoted = psi_quote (text);
+  g_autoptr (GString) allowed = g_string_new (NULL);
 
   if (plan != NULL && !plan->later)
     return TRUE;
-  if (plan != NULL)
-    {
-      g_set_error (error, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_LATER, "%s: %s is not in this version", where, quoted);
-      return FALSE;
-    }
-
-  g_autoptr (GPtrArray) names = g_ptr_array_new ();
-  GString *allowed = g_string_new (NULL);
   for (const PsiNamedPlan *row = psi_named_plans; row->name != NULL; row++)
-    {
-      g_ptr_array_add (names, (gpointer) row->name);
-      if (!row->later && row->alias_of == NULL)
-        g_string_append_printf (allowed, "%s%s", allowed->len > 0 ? ", " : "", row->name);
-    }
-  g_ptr_array_add (names, NULL);
+    if (!row->later && row->alias_of == NULL)
+      g_string_append_printf (allowed, "%s%s", allowed->len > 0 ? ", " : "", row->name);
 
-  g_autofree char *listed = g_string_free (allowed, FALSE);
-  const char *near = psi_nearest (text, (const char *const *) names->pdata);
-  if (near != NULL)
+  if (plan != NULL)
+    g_set_error (error, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_LATER, "%s: %s is not in this version", where, quoted);
+  else if (near != NULL)
     g_set_error (error, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_VALUE, "%s: unknown plan %s (did you mean '%s'?)", where,
                  quoted, near);
   else
     g_set_error (error, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_VALUE, "%s: unknown plan %s (one of: %s)", where, quoted,
-                 listed);
+                 allowed->str);
   return FALSE;
 }
 
@@ -445,20 +446,10 @@ add_named_plan (PsiScenario *scenario, const Scan *scan, const PsiSettings *base
           if (!set_value (settings, PSI_KEY_PLAN, group->name, where, error))
             return FALSE;
         }
-      else
-        {
-          g_autoptr (GPtrArray) names = g_ptr_array_new ();
-
-          for (const PsiNamedPlan *row = psi_named_plans; row->name != NULL; row++)
-            g_ptr_array_add (names, (gpointer) row->name);
-          g_ptr_array_add (names, NULL);
-          const char *near = psi_nearest (group->name, (const char *const *) names->pdata);
-          if (near != NULL)
-            g_ptr_array_add (
-                scenario->warnings,
-                g_strdup_printf ("%s:%u: %s names no strategy, so only its keys count (did you mean '%s'?)",
-                                 scan->shown, group->line, label, near));
-        }
+      else if (nearest_strategy (group->name) != NULL)
+        g_ptr_array_add (scenario->warnings,
+                         g_strdup_printf ("%s:%u: %s names no strategy, so only its keys count (did you mean '%s'?)",
+                                          scan->shown, group->line, label, nearest_strategy (group->name)));
     }
   add_plan (scenario, group->name, g_steal_pointer (&settings));
   return TRUE;
