@@ -29,7 +29,19 @@ typedef struct
 } PsiGroupShape;
 
 /* What one collective does. Bytes are per member and direction; S is the size in nccl-tests' sense: the buffer of an
- * all-reduce or broadcast, the gathered result of an all-gather, the whole input of a reduce-scatter or all-to-all. */
+ * all-reduce, broadcast, send, gather (of each member) or scatter, the gathered result of an all-gather, the whole
+ * input of one member of a reduce-scatter or all-to-all (of which it keeps 1/n).
+ *
+ *                   payload_bytes   steps of the ring or direct
+ *   all-reduce      2 (n-1) S       2 (n-1)
+ *   all-gather, reduce-scatter, broadcast
+ *                   (n-1) S         n-1
+ *   all-to-all      (n-1) S         1, all messages at once
+ *   gather, scatter (n-1) S         1, but the root's link carries all of it
+ *   send-recv       S               1
+ *
+ * Trees: 2 (members of a node - 1 + log2 of the nodes) steps; in-switch: 2 steps, and 2 log2 of the nodes more. Their
+ * payload is that of the ring. */
 typedef struct
 {
   const char *algorithm, *protocol;            /* "ring", "simple" */
@@ -37,12 +49,12 @@ typedef struct
   gint64 payload_bytes;                        /* sent by all members together */
   gint64 intra_bytes;                          /* through one member's link inside the node, the busier direction */
   gint64 inter_bytes;                          /* through one member's share of the network, the busier direction */
-  double intra_bytes_per_s, inter_bytes_per_s; /* what one member gets of each on an idle machine */
+  double intra_bytes_per_s, inter_bytes_per_s; /* what one member gets of each on an idle machine; INFINITY: no time */
   gint64 latency_ps;                           /* all steps together */
 } PsiCollectiveCost;
 
 /* Cost of op over a group of that shape on an idle machine. A group of one, or 0 bytes, costs nothing. On an ideal
- * machine bytes and steps are counted but take no time. */
+ * machine bytes and steps of the ring (of direct messages, where there is no ring) are counted but take no time. */
 void psi_collective_cost (const PsiMachine *machine, PsiCollectiveOp op, gint64 bytes, const PsiGroupShape *shape,
                           PsiCollectiveCost *ret_cost);
 
@@ -52,3 +64,9 @@ gint64 psi_collective_time_ps (const PsiCollectiveCost *cost);
 /* busbw / algbw of nccl-tests: 2(n-1)/n, (n-1)/n or 1. */
 double psi_collective_bus_factor (PsiCollectiveOp op, guint n_ranks);
 extern const char *const psi_collective_names[PSI_N_COLLECTIVES];
+
+/* The algorithms, NULL-ended. */
+typedef struct _PsiCollectiveAlgorithm PsiCollectiveAlgorithm;
+extern const PsiCollectiveAlgorithm *const psi_collective_algorithms[];
+const char *psi_collective_algorithm_name (const PsiCollectiveAlgorithm *algorithm);
+const char *psi_collective_algorithm_summary (const PsiCollectiveAlgorithm *algorithm); /* one line */

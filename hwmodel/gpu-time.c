@@ -29,15 +29,19 @@
 
 #include <math.h>
 
-#define ALIGNMENT 8        /* elements of 16 bits the matrix units load at a time */
-#define ATTENTION_PAD 32   /* head dimensions are padded to this (FlashAttention-2) */
-#define ATTENTION_HEAD 128 /* head dimension the shares are given for */
-#define ATTENTION_HEAD_RAMP                                                                                            \
-  28 /* elements of head dimension lost: 64 reaches 0.85 of 128 (FlashAttention-2 figures)                             \
-      */
-/* Longer heads leave room for smaller blocks only: the rate falls with the square root (the tables' 192/128 heads). */
-#define UNALIGNED_SINGLE 0.5 /* unbatched unaligned products keep the matrix units at half rate (odd vocabularies) */
-#define PARTIAL_SUM_BYTES 8  /* fp32, written and read again */
+/* Elements of 16 bits the matrix units load at a time. */
+#define ALIGNMENT 8
+/* Head dimensions are padded to this (FlashAttention-2). */
+#define ATTENTION_PAD 32
+/* The head dimension the shares are given for, and the elements of it that are lost: 64 reaches 0.85 of 128
+ * (FlashAttention-2, figures 4 and 5). Longer heads leave room for smaller blocks only: the rate falls with the square
+ * root (heads of 192/128 in the tables of SimuMax). */
+#define ATTENTION_HEAD 128
+#define ATTENTION_HEAD_RAMP 28
+/* Unbatched unaligned products keep the matrix units, at half the rate (odd vocabularies). */
+#define UNALIGNED_SINGLE 0.5
+/* Partial sums in fp32, written and read again. */
+#define PARTIAL_SUM_BYTES 8
 
 static const guint k_splits[] = { 1, 2, 4, 8, 16 };
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* NCCL's constants, as the library tunes itself with them.
+ *
+ * Source: NVIDIA/nccl 2.28.9, src/graph/tuning.cc: base latency of an algorithm and protocol, latency of one hop by
+ * kind of wire (both us), highest bandwidths by generation and number of nodes (GB/s), correction of trees by size. The
+ * rows of Ada are those of Ampere. Rates of several nodes for LL depend on the host CPU: AMD for Ampere (DGX A100),
+ * Intel else. Not NVIDIA's: a link's own latency is added to each of its hops; a CPU has only that. */
+
+#include "coll-model.h"
+
+#include <math.h>
+
+const char *const psi_protocol_names[PSI_N_PROTOCOLS] = { "ll", "ll128", "simple" };
+
+enum
+{
+  WIRE_NVLINK,
+  WIRE_PCIE,
+  WIRE_NETWORK,
+  N_WIRES
+};
+
+static const double base_us[PSI_N_NCCL_ALGORITHMS][PSI_N_PROTOCOLS] = {
+  [PSI_NCCL_TREE] = { 6.8, 14, 8.4 },
+  [PSI_NCCL_RING] = { 6.6, 14, 8.4 },
+  [PSI_NCCL_NVLS] = { 0, 0, 0 },
+  [PSI_NCCL_NVLS_TREE] = { 0, 0, 0 },
+};
+
+static const double hop_us[N_WIRES][PSI_N_NCCL_ALGORITHMS][PSI_N_PROTOCOLS] = {
+  [WIRE_NVLINK] = { { 0.6, 1.25, 4 }, { 0.6, 1.9, 3.4 }, { 0, 0, 25 }, { 0, 0, 25 } },
+  [WIRE_PCIE] = { { 1, 1.9, 4 }, { 1, 2.5, 5.7 }, { 0, 0, 0 }, { 0, 0, 0 } },
+  [WIRE_NETWORK] = { { 5, 8.5, 14 }, { 2.7, 4, 14 }, { 0, 0, 18 }, { 0, 0, 20.9 } },
+};
+
+#define LL_INTRA_FACTOR 1.8 /* hops inside a node when there are several nodes */
+
+/* One row for each generation; columns: 1, 2, more nodes. */
+typedef struct
+{
+  guint channels; /* of a search over NVLink */
+  double ll[3], ring_ll128[3], tree_ll128[3], tree[3];
+  double nvls_efficiency;
+} Generation;
+
+static const Generation generations[PSI_N_ARCHITECTURES] = {
+  [PSI_ARCHITECTURE_CPU] = { 1, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, 0 },
+  [PSI_ARCHITECTURE_VOLTA] = { 6, { 39, 39, 20.4 }, { 20, 20, 20 }, { 20, 20, 20 }, { 26.5, 18.5, 10 }, 0 },
+  [PSI_ARCHITECTURE_AMPERE] = { 12, { 87.7, 22.5, 19 }, { 20, 20, 20 }, { 20, 20, 20 }, { 24, 23.6, 17.8 }, 0 },
+  [PSI_ARCHITECTURE_ADA] = { 12, { 87.7, 22.5, 19 }, { 20, 20, 20 }, { 20, 20, 20 }, { 24, 23.6, 17.8 }, 0 },
+  [PSI_ARCHITECTURE_HOPPER] = { 16,
+                                { 141, 39, 20.4 },
+                                { 36.7, 36.7, 36.7 },
+                                { 36.7, 36.7, 29 },
+                                { 38.7, 41.4, 36 },
+                                0.85 },
+  [PSI_ARCHITECTURE_BLACKWELL] = { 16,
+                                   { 282, 39, 20.4 },
+                                   { 73.4, 34.6, 73.4 },
+                                   { 55.6, 31.67, 20 },
+                                   { 70, 42.8, 24 },
+                                   0.74 },
+};
+
+/* 64 B to 256 MB by powers of two. */
+#define N_CORRECTIONS 23
+static const double tree_correction[PSI_N_PROTOCOLS][N_CORRECTIONS] = {
+  { 1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1 },
+  { 1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1 },
+  { .9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9 },
+};
+
+static const Generation *
+generation (const PsiCollectiveCase *c)
+{
+  return &generations[c->machine->gpu.architecture];
+}
+
+static guint
+column (const PsiCollectiveCase *c)
+{
+  return MIN (c->shape.n_nodes, 3) - 1;
+}
+
+static gboolean
+is_nccl (const PsiCollectiveCase *c)
+{
+  return c->machine->gpu.architecture != PSI_ARCHITECTURE_CPU;
+}
+
+double
+psi_nccl_base_us (const PsiCollectiveCase *c, PsiNcclAlgorithm algorithm, PsiProtocol protocol)
+{
+  return is_nccl (c) ? base_us[algorithm][protocol] : 0;
+}
+
+double
+psi_nccl_intra_us (const PsiCollectiveCase *c, PsiNcclAlgorithm algorithm, PsiProtocol protocol)
+{
+  double own = (double) c->machine->intra.latency_ps / 1e6;
+  if (!is_nccl (c))
+    return own;
+  guint wire = c->machine->intra.kind == PSI_LINK_NVLINK ? WIRE_NVLINK : WIRE_PCIE;
+  gboolean slow = c->shape.n_nodes > 1 && protocol == PSI_PROTOCOL_LL;
+  return hop_us[wire][algorithm][protocol] * (slow ? LL_INTRA_FACTOR : 1) + own;
+}
+
+double
+psi_nccl_inter_us (const PsiCollectiveCase *c, PsiNcclAlgorithm algorithm, PsiProtocol protocol)
+{
+  double own = (double) c->machine->inter.latency_ps / 1e6;
+  return is_nccl (c) ? hop_us[WIRE_NETWORK][algorithm][protocol] + own : own;
+}
+
+guint
+psi_nccl_channels (const PsiCollectiveCase *c)
+{
+  return c->machine->intra.kind == PSI_LINK_NVLINK ? generation (c)->channels : 2;
+}
+
+double
+psi_nccl_ll_max (const PsiCollectiveCase *c)
+{
+  return generation (c)->ll[column (c)] * 1e9;
+}
+
+double
+psi_nccl_ring_ll128_max (const PsiCollectiveCase *c)
+{
+  return psi_nccl_channels (c) * generation (c)->ring_ll128[column (c)] * 1e9;
+}
+
+double
+psi_nccl_tree_max (const PsiCollectiveCase *c)
+{
+  return psi_nccl_channels (c) * generation (c)->tree[column (c)] * 1e9;
+}
+
+double
+psi_nccl_tree_ll128_max (const PsiCollectiveCase *c)
+{
+  return psi_nccl_channels (c) * generation (c)->tree_ll128[column (c)] * 1e9;
+}
+
+double
+psi_nccl_nvls_efficiency (const PsiCollectiveCase *c)
+{
+  double channels = psi_nccl_channels (c);
+  return generation (c)->nvls_efficiency * (channels - 1) / channels;
+}
+
+/* NCCL takes the entry of the next lower power of two; a straight line between entries keeps more bytes from taking
+ * less time. */
+double
+psi_nccl_tree_correction (PsiProtocol protocol, gint64 bytes)
+{
+  double place = CLAMP (log2 ((double) bytes / 64), 0, N_CORRECTIONS - 1);
+  guint low = (guint) place, high = MIN (low + 1, N_CORRECTIONS - 1);
+  double share = place - low;
+  return tree_correction[protocol][low] * (1 - share) + tree_correction[protocol][high] * share;
+}
+
+gboolean
+psi_nccl_has_ll128 (const PsiCollectiveCase *c)
+{
+  return is_nccl (c) && c->machine->intra.kind == PSI_LINK_NVLINK;
+}

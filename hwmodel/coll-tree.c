@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* Double binary tree over the nodes, a chain inside each node: an all-reduce goes up and down once.
+ *
+ *   bytes     S through each link inside a node; 2 (nodes - 1)/nodes S leave each node
+ *   rate      B' = min (0.92 B, channels x max) x 0.85, Simple; LL min (B'/3.8, LL max); LL128 B' x 7/9 in one node,
+ * 120/128 else, at most its own maximum; all times the correction by size. NCCL halves it and counts S bytes once,
+ *             which is 2 S at that rate
+ *   latency   base + 2 ((n/nodes - 1) hop inside + log2 (nodes) hop between)
+ *
+ * Source: NCCL 2.28.9 src/graph/tuning.cc; trees: Sanders, Speck, Traeff 2009. Limits: trees that NCCL finds on
+ * machines with fewer network adapters than GPUs carry more than this. */
+
+#include "coll-model.h"
+
+#include <math.h>
+
+#define TREE_SHARE 0.92
+#define TREE_PATTERN 0.85
+#define LL_DIVISOR 3.8
+#define LL128_ONE_NODE (7.0 / 9.0)
+#define LL128_NODES (120.0 / 128.0)
+
+static gboolean
+tree_applies (const PsiCollectiveCase *c, PsiProtocol protocol)
+{
+  return c->op == PSI_COLLECTIVE_ALL_REDUCE && c->machine->gpu.architecture != PSI_ARCHITECTURE_CPU &&
+         (protocol != PSI_PROTOCOL_LL128 || psi_nccl_has_ll128 (c));
+}
+
+static double
+tree_rate (const PsiCollectiveCase *c, PsiProtocol protocol, double wire)
+{
+  double rate = MIN (wire * TREE_SHARE, psi_nccl_tree_max (c));
+  if (protocol == PSI_PROTOCOL_LL)
+    rate = MIN (rate / LL_DIVISOR, psi_nccl_ll_max (c));
+  else if (protocol == PSI_PROTOCOL_LL128)
+    rate = MIN (rate * (c->shape.n_nodes == 1 ? LL128_ONE_NODE : LL128_NODES), psi_nccl_tree_ll128_max (c));
+  return rate * TREE_PATTERN * psi_nccl_tree_correction (protocol, c->bytes);
+}
+
+static void
+tree_cost (const PsiCollectiveCase *c, PsiProtocol protocol, PsiCollectiveCost *ret_cost)
+{
+  double nodes = c->shape.n_nodes, per_node = c->shape.ranks_per_node;
+  double up_and_down = 2 * (double) c->bytes;
+  ret_cost->intra_bytes = per_node > 1 ? psi_coll_bytes (up_and_down) : 0;
+  ret_cost->intra_bytes_per_s = tree_rate (c, protocol, c->wire_bytes_per_s);
+  ret_cost->inter_bytes = nodes > 1 ? psi_coll_bytes (up_and_down / per_node) : 0;
+  ret_cost->inter_bytes_per_s = tree_rate (c, protocol, c->node_bytes_per_s) / per_node;
+
+  double depth = floor (log2 (nodes));
+  double latency = psi_nccl_base_us (c, PSI_NCCL_TREE, protocol) +
+                   2 * ((c->n / nodes - 1) * psi_nccl_intra_us (c, PSI_NCCL_TREE, protocol) +
+                        depth * psi_nccl_inter_us (c, PSI_NCCL_TREE, protocol));
+  ret_cost->latency_ps = psi_coll_ps (latency);
+}
+
+const PsiCollectiveAlgorithm psi_coll_tree = { "tree",
+                                               "up and down a double binary tree of nodes; few steps, less bandwidth",
+                                               tree_applies, tree_cost };

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives: choose the algorithm and protocol as NCCL does, then say what they cost.
+ *
+ *   choice   the least of latency + slower of the two link times, rates without ramp (NCCL's own estimate)
+ *   cost     the same plus the start of a kernel; a Simple message of wire time x takes x + 2 sqrt (ramp x)
+ *
+ * The ramp is the slow approach of large messages to the full rate, which NCCL's constants leave out: chunks of a
+ * pipeline are chosen between fill and overhead, and the best choice costs the square root of both. One constant for
+ * each link, from the tables of nccl-tests (see the machine files).
+ *
+ * Limits: one collective on an idle machine; all members start together. */
+
+#include "collective.h"
+
+#include "coll-model.h"
+#include "psi-time.h"
+
+#include <math.h>
+
+const char *const psi_collective_names[PSI_N_COLLECTIVES] = {
+  [PSI_COLLECTIVE_ALL_REDUCE] = "all-reduce",
+  [PSI_COLLECTIVE_ALL_GATHER] = "all-gather",
+  [PSI_COLLECTIVE_REDUCE_SCATTER] = "reduce-scatter",
+  [PSI_COLLECTIVE_BROADCAST] = "broadcast",
+  [PSI_COLLECTIVE_ALL_TO_ALL] = "all-to-all",
+  [PSI_COLLECTIVE_GATHER] = "gather",
+  [PSI_COLLECTIVE_SCATTER] = "scatter",
+  [PSI_COLLECTIVE_SEND_RECV] = "send-recv",
+};
+
+const PsiCollectiveAlgorithm *const psi_collective_algorithms[] = { &psi_coll_ring,   &psi_coll_tree,
+                                                                    &psi_coll_nvls,   &psi_coll_nvls_tree,
+                                                                    &psi_coll_direct, NULL };
+
+const char *
+psi_collective_algorithm_name (const PsiCollectiveAlgorithm *algorithm)
+{
+  return algorithm->name;
+}
+
+const char *
+psi_collective_algorithm_summary (const PsiCollectiveAlgorithm *algorithm)
+{
+  return algorithm->summary;
+}
+
+gint64
+psi_coll_ps (double us)
+{
+  return psi_time_from_s (us * 1e-6);
+}
+
+gint64
+psi_coll_bytes (double bytes)
+{
+  return (gint64) ceil (bytes - 1e-6);
+}
+
+double
+psi_collective_bus_factor (PsiCollectiveOp op, guint n_ranks)
+{
+  double n = MAX (1, n_ranks);
+  switch (op)
+    {
+    case PSI_COLLECTIVE_ALL_REDUCE:
+      return 2 * (n - 1) / n;
+    case PSI_COLLECTIVE_ALL_GATHER:
+    case PSI_COLLECTIVE_REDUCE_SCATTER:
+    case PSI_COLLECTIVE_ALL_TO_ALL:
+      return (n - 1) / n;
+    default:
+      return 1;
+    }
+}
+
+/* Messages one after another. */
+static guint
+count_steps (PsiCollectiveOp op, const char *algorithm, const PsiGroupShape *shape)
+{
+  guint n = shape->n_ranks;
+  if (g_str_equal (algorithm, psi_coll_direct.name))
+    return 1;
+  if (g_str_equal (algorithm, psi_coll_nvls.name))
+    return 2; /* to the switch and back */
+  if (g_str_equal (algorithm, psi_coll_ring.name))
+    return op == PSI_COLLECTIVE_ALL_REDUCE ? 2 * (n - 1) : n - 1;
+  guint depth = g_bit_storage (shape->n_nodes) - 1;
+  guint inside = g_str_equal (algorithm, psi_coll_tree.name) ? shape->ranks_per_node - 1 : 1;
+  return 2 * (inside + depth);
+}
+
+static gint64
+count_payload (PsiCollectiveOp op, guint n, gint64 bytes)
+{
+  switch (op)
+    {
+    case PSI_COLLECTIVE_ALL_REDUCE:
+      return 2 * (gint64) (n - 1) * bytes;
+    case PSI_COLLECTIVE_SEND_RECV:
+      return bytes;
+    default:
+      return (gint64) (n - 1) * bytes;
+    }
+}
+
+/* Without a switch a GPU has only some of its links to the other members, and rings over a part of the mesh find at
+ * most MESH_PART of them (vTrain's tables of 2 to 8 V100: 22, 45, 37, 49 and 134 GB/s for 2, 3, 5, 6 and 8). */
+#define MESH_PART 0.375
+static double
+mesh_share (const PsiCollectiveCase *c)
+{
+  guint mesh = c->machine->intra.mesh_gpus, members = c->shape.ranks_per_node;
+  if (mesh < 2 || members >= mesh)
+    return 1;
+  return MIN (MESH_PART, MAX (1, members - 1.0) / (mesh - 1.0));
+}
+
+static void
+fill_wires (PsiCollectiveCase *c)
+{
+  const PsiMachine *machine = c->machine;
+  const PsiLink *net = &machine->inter;
+  c->wire_bytes_per_s = machine->intra.bytes_per_s * machine->intra.efficiency * mesh_share (c);
+  c->node_bytes_per_s = c->member_net_bytes_per_s = INFINITY;
+  if (c->shape.n_nodes <= 1)
+    return;
+  double adapter = net->bytes_per_s * net->efficiency / net->oversubscription;
+  double gpus = MAX (1, machine->gpus_per_node), nics = net->nics_per_node ? net->nics_per_node : gpus;
+  double sharers = c->shape.nic_sharers ? c->shape.nic_sharers : c->shape.ranks_per_node;
+  /* A GPU sends over the adapters next to it, not over all of its node. */
+  c->member_net_bytes_per_s = MIN (nics * adapter / sharers, adapter * MAX (1, nics / gpus));
+  c->node_bytes_per_s = c->member_net_bytes_per_s * c->shape.ranks_per_node;
+}
+
+/* The rate at which bytes pass when the full rate is reached only slowly. */
+static double
+ramped (double bytes, double bytes_per_s, gint64 ramp_ps)
+{
+  if (!(bytes > 0) || isinf (bytes_per_s) || ramp_ps <= 0)
+    return bytes_per_s;
+  double wire_s = bytes / bytes_per_s;
+  return bytes / (wire_s + 2 * sqrt (psi_time_to_s (ramp_ps) * wire_s));
+}
+
+static double
+estimate_s (const PsiCollectiveCost *cost)
+{
+  double intra = cost->intra_bytes ? (double) cost->intra_bytes / cost->intra_bytes_per_s : 0;
+  double inter = cost->inter_bytes ? (double) cost->inter_bytes / cost->inter_bytes_per_s : 0;
+  return psi_time_to_s (cost->latency_ps) + MAX (intra, inter);
+}
+
+gint64
+psi_collective_time_ps (const PsiCollectiveCost *cost)
+{
+  return psi_time_from_s (estimate_s (cost));
+}
+
+static void
+choose (const PsiCollectiveCase *c, PsiCollectiveCost *best)
+{
+  double best_s = INFINITY;
+  PsiProtocol best_protocol = PSI_PROTOCOL_SIMPLE;
+  for (const PsiCollectiveAlgorithm *const *row = psi_collective_algorithms; *row; row++)
+    for (guint protocol = 0; protocol < PSI_N_PROTOCOLS; protocol++)
+      {
+        PsiCollectiveCost cost = { .algorithm = (*row)->name, .protocol = psi_protocol_names[protocol] };
+        if (!(*row)->applies (c, protocol))
+          continue;
+        (*row)->cost (c, protocol, &cost);
+        double time_s = estimate_s (&cost);
+        if (time_s >= best_s)
+          continue;
+        best_s = time_s;
+        best_protocol = protocol;
+        *best = cost;
+      }
+  g_assert (best->latency_ps > 0 || best->algorithm);
+
+  if (best_protocol == PSI_PROTOCOL_SIMPLE)
+    {
+      best->intra_bytes_per_s = ramped ((double) best->intra_bytes, best->intra_bytes_per_s, c->machine->intra.ramp_ps);
+      best->inter_bytes_per_s = ramped ((double) best->inter_bytes, best->inter_bytes_per_s, c->machine->inter.ramp_ps);
+    }
+  best->latency_ps += c->machine->gpu.launch_ps + c->machine->gpu.minimum_kernel_ps;
+}
+
+/* Ring or direct, bytes and steps, no time. */
+static void
+count_ideal (const PsiCollectiveCase *c, PsiCollectiveCost *ret_cost)
+{
+  const PsiCollectiveAlgorithm *algorithm = c->op < PSI_COLLECTIVE_ALL_TO_ALL ? &psi_coll_ring : &psi_coll_direct;
+  algorithm->cost (c, PSI_PROTOCOL_SIMPLE, ret_cost);
+  ret_cost->algorithm = algorithm->name;
+  ret_cost->protocol = psi_protocol_names[PSI_PROTOCOL_SIMPLE];
+  ret_cost->intra_bytes_per_s = ret_cost->inter_bytes_per_s = INFINITY;
+  ret_cost->latency_ps = 0;
+}
+
+void
+psi_collective_cost (const PsiMachine *machine, PsiCollectiveOp op, gint64 bytes, const PsiGroupShape *shape,
+                     PsiCollectiveCost *ret_cost)
+{
+  PsiCollectiveCase c = { .machine = machine, .op = op, .bytes = bytes, .shape = *shape, .n = shape->n_ranks };
+  PsiCollectiveCost cost = { .algorithm = "none", .protocol = "none" };
+  c.shape.n_nodes = MAX (1, c.shape.n_nodes);
+  c.shape.ranks_per_node = CLAMP (c.shape.ranks_per_node, 1, MAX (1, c.n));
+  if (c.shape.n_nodes == 1)
+    c.shape.ranks_per_node = MAX (1, c.n);
+  fill_wires (&c);
+  cost.intra_bytes_per_s = c.wire_bytes_per_s;
+  cost.inter_bytes_per_s = c.member_net_bytes_per_s;
+
+  if (c.n > 1 && bytes > 0)
+    {
+      if (machine->ideal)
+        count_ideal (&c, &cost);
+      else
+        choose (&c, &cost);
+      cost.steps = count_steps (op, cost.algorithm, &c.shape);
+      cost.payload_bytes = count_payload (op, c.n, bytes);
+    }
+  *ret_cost = cost;
+}
