@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside sim/workload: the parts that transformer families share: attention, feed-forward, embedding, head. */
+#pragma once
+
+#include "families.h"
+#include "lower.h"
+
+/* What a family decides about its blocks. Widths are whole, not of one tensor-parallel GPU. */
+typedef struct
+{
+  gint64 hidden, heads, kv_heads, head_dim, ffn;
+  gint64 sequences;     /* of one micro-batch */
+  gint64 queries, keys; /* tokens of one sequence: on this GPU, and all that it attends to */
+  gboolean rms, gated, causal, rope;
+  gboolean qkv_bias, linear_bias;
+} PsiBlock;
+
+void psi_block_init (PsiBlock *block, const PsiModelDimensions *dimensions, const PsiLowering *lowering,
+                     gint64 sequence);
+
+/* Rows of the embedding as the framework allocates them: a multiple of 128 tp under Megatron, else of tp. */
+gint64 psi_block_padded_vocabulary (gint64 vocab, const PsiLowering *lowering);
+
+/* Bytes of the residual stream of one micro-batch on this GPU, and before sequence parallelism. */
+gint64 psi_block_stream_bytes (const PsiLower *lower, const PsiBlock *block);
+gint64 psi_block_whole_bytes (const PsiLower *lower, const PsiBlock *block);
+
+/* norm + q, k, v + attention + output projection + residual. `cross`: keys and values from another tensor, which is
+ * saved elsewhere. */
+void psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross);
+/* Normalisation and its saved output, the layer's input included. */
+void psi_block_norm (PsiLower *lower, const PsiBlock *block);
+void psi_block_residual (PsiLower *lower, const PsiBlock *block);
+/* norm + feed-forward + residual */
+void psi_block_mlp (PsiLower *lower, const PsiBlock *block);
+/* The two or three products alone, `ffn` wide, with their saved tensors. */
+void psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn);
+
+/* Between products and kind: boundary and workspace bytes of a block. */
+void psi_block_finish (PsiLower *lower, const PsiBlock *block, PsiLayerKind *kind);
+
+/* A kind for the embedding: vocabulary, `replicated` further elements, output to the first block. Returns its index. */
+guint psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, const PsiBlock *block, gint64 tokens,
+                               gint64 vocab, gint64 replicated, gboolean norm);
+
+/* A kind for final norm, logits and loss. `transform`: BERT's dense layer before the logits. Returns its index. */
+guint psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock *block, gint64 tokens,
+                          gint64 vocab, gboolean tied, gboolean transform);
+
+/* Tokens of one micro-batch on one GPU. */
+gint64 psi_block_tokens (const PsiLowering *lowering, gint64 sequence);
+
+/* Layers of a family for given dimensions; degrees are checked before. (transfer full) */
+typedef PsiModel *(*PsiBlockBuild) (const PsiModelDimensions *dimensions, const PsiLowering *lowering,
+                                    gint64 sequence);
+
+/* What expand and count_parameters of every transformer family do around their build function. */
+PsiModel *psi_block_expand (const PsiModelDimensions *dimensions, const PsiLowering *lowering, PsiBlockBuild build,
+                            GError **error);
+gint64 psi_block_count (const PsiModelDimensions *dimensions, PsiBlockBuild build);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* GPT-2 and GPT-3: learned positions, layer norms before each half, biases everywhere, causal attention, tied head.
+ *
+ *   parameters = V h + positions h + L (4 h q' + 2 h f + norms + biases) + final norm,   q' = heads x head_dim
+ *
+ * V vocabulary, h hidden, f ffn, L layers. Saved tensors: block.c. Source: Radford et al. 2019, Brown et al. 2020,
+ * Megatron-LM. Limits: GPT-3's alternating sparse attention is taken as dense, as everybody does. */
+#include "block.h"
+
+static PsiModel *
+build (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence)
+{
+  PsiModel *model = psi_model_new (d->name, d->family);
+  gint64 tokens = psi_block_tokens (lowering, sequence);
+  PsiBlock block;
+  PsiLower lower;
+  guint embedding, middle, head;
+
+  psi_block_init (&block, d, lowering, sequence);
+  block.causal = TRUE;
+  block.rope = d->positions == 0;
+  embedding = psi_block_add_embedding (model, lowering, &block, tokens, d->vocab, d->positions * d->hidden, FALSE);
+  middle = psi_model_add_kind (model, "block");
+  psi_lower_init (&lower, lowering, tokens);
+  psi_block_attention (&lower, &block, FALSE);
+  psi_block_mlp (&lower, &block);
+  psi_block_finish (&lower, &block, psi_model_kind (model, middle));
+  head = psi_block_add_head (model, lowering, &block, tokens, d->vocab, d->tied, FALSE);
+
+  psi_model_add_layers (model, embedding, 1);
+  psi_model_add_layers (model, middle, (guint) d->layers);
+  psi_model_add_layers (model, head, 1);
+  model->first_block = 1;
+  model->n_blocks = (guint) d->layers;
+  return model;
+}
+
+static gint64
+count_parameters (const PsiModelDimensions *d)
+{
+  return psi_block_count (d, build);
+}
+
+static PsiModel *
+expand (const PsiModelDimensions *d, const PsiLowering *lowering, GError **error)
+{
+  return psi_block_expand (d, lowering, build, error);
+}
+
+const PsiFamily psi_family_gpt = {
+  .name = "gpt",
+  .summary = "GPT-2 and GPT-3: layer norm, gelu, biases, learned positions",
+  .count_parameters = count_parameters,
+  .expand = expand,
+};

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels and bytes of operations.
+ *
+ *   product      rows x in by in x out: 2 rows in out FLOPs; its backward is one product for the input and one for the
+ *                weight. Bytes: both operands and the result; the weight half also adds into the gradient, in fp32 in
+ *                the product itself (Megatron) or by a kernel of its own (PyTorch).
+ *   attention    fused: one kernel (x 2.5 FLOPs backward), half of the scores when causal. Math: two batched products
+ *                and the passes over the b a s s scores.
+ *   elementwise  bytes = elements (transfers * width + mask bytes), see costs[].
+ *
+ * Sources: Megatron-LM and PyTorch kernels as read; bytes per element of fused and unfused norms, RoPE, SwiGLU,
+ * residual and scores measured against published steps (fused norm 4/8 B, unfused 40/56; SwiGLU 6/10 and 12/20;
+ * residual 7/5; scores 12/12 with dropout; logits about 30, fused 14). Launch counts add up to about 24 forward and
+ * 36 backward for a Megatron layer and 40/60 for an eager Llama layer, what hosts are seen to issue.
+ * Limits: fp8 adds one cast and one transposed copy of each operand, no scaling statistics. */
+#include "lower.h"
+
+#include <math.h>
+
+/* One step of the forward with its mirror. At most three kernels a pass. */
+typedef struct
+{
+  PsiKernel kernels[PSI_N_PASSES][3];
+  guint n_kernels[PSI_N_PASSES];
+  PsiCommOp forward_comm, backward_comm;
+  PsiCommGroup group;
+  gint64 comm_bytes;
+  gboolean core;
+} Step;
+
+/* Which kernels the framework runs. */
+typedef enum
+{
+  KERNELS_FUSED,    /* Megatron */
+  KERNELS_EAGER,    /* PyTorch, one kernel per operator */
+  KERNELS_COMPILED, /* torch.compile */
+  N_KERNEL_SETS
+} KernelSet;
+
+typedef struct
+{
+  double forward, backward;           /* transfers of one element */
+  double mask_forward, mask_backward; /* bytes of one element, when there is dropout */
+  guint launches_forward, launches_backward;
+} ElementCost;
+
+/* clang-format off */
+static const ElementCost costs[PSI_N_ELEMENTS][N_KERNEL_SETS] = {
+  /*                            Megatron                  eager                      compiled              */
+  [PSI_ELEMENT_LAYERNORM] = { { 2, 4, 0, 0, 2, 3 },     { 2, 4, 0, 0, 1, 2 },      { 2, 4, 0, 0, 1, 2 } },
+  [PSI_ELEMENT_RMSNORM]   = { { 2, 4, 0, 0, 2, 3 },     { 20, 28, 0, 0, 6, 10 },   { 2, 4, 0, 0, 1, 2 } },
+  [PSI_ELEMENT_ROPE]      = { { 4, 4, 0, 0, 4, 4 },     { 20, 20, 0, 0, 10, 12 },  { 4, 4, 0, 0, 1, 1 } },
+  [PSI_ELEMENT_LAYOUT]    = { { 2, 2, 0, 0, 4, 4 },     { 2, 2, 0, 0, 3, 3 },      { 2, 2, 0, 0, 1, 1 } },
+  [PSI_ELEMENT_GELU]      = { { 2, 3, 0, 0, 2, 3 },     { 2, 3, 0, 0, 1, 1 },      { 2, 3, 0, 0, 1, 1 } },
+  [PSI_ELEMENT_GATED]     = { { 3, 5, 0, 0, 2, 3 },     { 6, 10, 0, 0, 2, 4 },     { 3, 5, 0, 0, 1, 1 } },
+  [PSI_ELEMENT_RESIDUAL]  = { { 3, 2, 1, 1, 3, 2 },     { 3, 3, 3, 1, 2, 2 },      { 3, 2, 1, 1, 1, 1 } },
+  [PSI_ELEMENT_DROPOUT]   = { { 2, 2, 1, 1, 1, 1 },     { 2, 2, 1, 1, 1, 1 },      { 2, 2, 1, 1, 1, 1 } },
+  [PSI_ELEMENT_SCORES]    = { { 3.5, 3.5, 5, 5, 3, 3 }, { 3.5, 3.5, 5, 5, 4, 4 },  { 3.5, 3.5, 5, 5, 2, 2 } },
+  [PSI_ELEMENT_LOSS]      = { { 8, 7, 0, 0, 6, 6 },     { 8, 7, 0, 0, 4, 5 },      { 4, 3, 0, 0, 2, 2 } },
+  [PSI_ELEMENT_EMBEDDING] = { { 4, 4, 0, 0, 3, 3 },     { 4, 4, 0, 0, 2, 2 },      { 4, 4, 0, 0, 2, 2 } },
+  [PSI_ELEMENT_PERMUTE]   = { { 2, 2, 0, 0, 6, 6 },     { 2, 2, 0, 0, 8, 8 },      { 2, 2, 0, 0, 4, 4 } },
+};
+/* clang-format on */
+
+static KernelSet
+kernel_set (const PsiLowering *lowering)
+{
+  return lowering->megatron ? KERNELS_FUSED : lowering->compile ? KERNELS_COMPILED : KERNELS_EAGER;
+}
+
+void
+psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens)
+{
+  PsiDtype dtype = lowering->dtype;
+
+  *lower = (PsiLower){ 0 };
+  lower->lowering = lowering;
+  lower->tokens = tokens;
+  lower->tp = MAX (lowering->tp, 1);
+  lower->sequence_shards = lowering->sequence_parallel ? lower->tp : 1;
+  lower->dtype = dtype;
+  lower->wide_dtype =
+      dtype == PSI_DTYPE_FP8 || dtype == PSI_DTYPE_MXFP8 || dtype == PSI_DTYPE_NVFP4 ? PSI_DTYPE_BF16 : dtype;
+  lower->element_bytes = dtype == PSI_DTYPE_FP32 || dtype == PSI_DTYPE_TF32 ? 4 : 2;
+  lower->ops = g_array_new (FALSE, TRUE, sizeof (Step));
+}
+
+static Step *
+add_step (PsiLower *lower)
+{
+  Step step = { .core = lower->in_core };
+
+  g_array_append_val (lower->ops, step);
+  return &g_array_index (lower->ops, Step, lower->ops->len - 1);
+}
+
+static void
+step_add (Step *step, PsiPass pass, PsiKernel kernel)
+{
+  g_assert (step->n_kernels[pass] < G_N_ELEMENTS (step->kernels[pass]));
+  step->kernels[pass][step->n_kernels[pass]++] = kernel;
+}
+
+static PsiKernel
+memory_kernel (const PsiLower *lower, double bytes, guint launches)
+{
+  return (PsiKernel){
+    .kind = PSI_KERNEL_MEMORY, .dtype = lower->wide_dtype, .launches = MAX (launches, 1), .batch = 1, .bytes = bytes
+  };
+}
+
+static PsiKernel
+product_kernel (const PsiLower *lower, PsiDtype dtype, gint64 batch, gint64 m, gint64 n, gint64 k, double result_bytes)
+{
+  guint operand_bytes = dtype == lower->wide_dtype ? lower->element_bytes : 1;
+  double count = (double) batch;
+
+  return (PsiKernel){ .kind = PSI_KERNEL_GEMM,
+                      .dtype = dtype,
+                      .launches = 1,
+                      .batch = batch,
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .flops = 2.0 * count * (double) m * (double) n * (double) k,
+                      .bytes = count * (operand_bytes * ((double) m * (double) k + (double) n * (double) k) +
+                                        result_bytes * (double) m * (double) n) };
+}
+
+/* Products of the three passes for `copies` equal matrices of this GPU, m x k by k x n each. */
+static void
+add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k)
+{
+  Step *step = add_step (lower);
+  gboolean megatron = lower->lowering->megatron;
+  guint width = lower->element_bytes;
+  double weights = (double) copies * (double) n * (double) k;
+
+  if (dtype != lower->wide_dtype)
+    {
+      step_add (step, PSI_PASS_FORWARD, memory_kernel (lower, 4.0 * (double) copies * (double) m * (double) k, 2));
+      step_add (step, PSI_PASS_BACKWARD_INPUT,
+                memory_kernel (lower, 4.0 * (double) copies * (double) m * (double) n, 2));
+    }
+  step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, copies, m, n, k, width));
+  step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, copies, m, k, n, width));
+  /* Megatron: the product adds into the fp32 gradient; PyTorch: a kernel reads both and writes the sum. */
+  step_add (step, PSI_PASS_BACKWARD_WEIGHT, product_kernel (lower, dtype, copies, n, k, m, megatron ? 8 : width));
+  step_add (step, PSI_PASS_BACKWARD_WEIGHT, memory_kernel (lower, megatron ? 0.0 : 3.0 * width * weights, 1));
+}
+
+static void
+count_linear (PsiLower *lower, gint64 matrix, gint64 input_bytes, gint64 output_bytes)
+{
+  lower->largest_matrix = MAX (lower->largest_matrix, matrix);
+  lower->weight_saved_bytes += input_bytes + output_bytes;
+  lower->flow_bytes = MAX (lower->flow_bytes, MAX (input_bytes, output_bytes));
+}
+
+void
+psi_lower_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outputs, PsiSplit split, gboolean bias)
+{
+  gint64 k = split == PSI_SPLIT_ROW ? inputs / lower->tp : inputs;
+  gint64 n = split == PSI_SPLIT_COLUMN ? outputs / lower->tp : outputs;
+  gint64 shards = lower->sequence_shards;
+
+  add_products (lower, lower->dtype, 1, rows, n, k);
+  lower->parameters += k * n + (bias ? n : 0);
+  lower->model_flops += 2.0 * (double) rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
+  /* The whole-width side of a split product is sharded along the sequence. */
+  count_linear (lower, k * n, rows * k * lower->element_bytes / (split == PSI_SPLIT_ROW ? 1 : shards),
+                rows * n * lower->element_bytes / (split == PSI_SPLIT_COLUMN ? 1 : shards));
+}
+
+void
+psi_lower_experts (PsiLower *lower, gint64 rows, gint64 model_rows, gint64 inputs, gint64 outputs, PsiSplit split,
+                   gint64 local_experts)
+{
+  gint64 k = split == PSI_SPLIT_ROW ? inputs / lower->tp : inputs;
+  gint64 n = split == PSI_SPLIT_COLUMN ? outputs / lower->tp : outputs;
+  gint64 rows_each = MAX ((rows + local_experts - 1) / local_experts, 1);
+
+  add_products (lower, lower->dtype, local_experts, rows_each, n, k);
+  lower->parameters += local_experts * k * n;
+  lower->expert_parameters += local_experts * k * n;
+  lower->model_flops += 2.0 * (double) model_rows * (double) inputs * (double) outputs;
+  count_linear (lower, local_experts * k * n, rows * k * lower->element_bytes, rows * n * lower->element_bytes);
+}
+
+void
+psi_lower_tied_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outputs)
+{
+  gint64 n = outputs / lower->tp;
+
+  add_products (lower, lower->wide_dtype, 1, rows, n, inputs);
+  lower->model_flops += 2.0 * (double) rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
+  count_linear (lower, n * inputs, rows * inputs * lower->element_bytes / lower->sequence_shards,
+                rows * n * lower->element_bytes);
+}
+
+void
+psi_lower_element (PsiLower *lower, PsiElementOp op, double elements)
+{
+  const ElementCost *cost = &costs[op][kernel_set (lower->lowering)];
+  gboolean dropout = lower->lowering->dropout;
+  Step *step;
+
+  if (elements <= 0.0)
+    return;
+  step = add_step (lower);
+  step_add (step, PSI_PASS_FORWARD,
+            memory_kernel (lower,
+                           elements * (cost->forward * lower->element_bytes + (dropout ? cost->mask_forward : 0)),
+                           cost->launches_forward));
+  step_add (step, PSI_PASS_BACKWARD_INPUT,
+            memory_kernel (lower,
+                           elements * (cost->backward * lower->element_bytes + (dropout ? cost->mask_backward : 0)),
+                           cost->launches_backward));
+}
+
+/* Fused attention, forward or backward. */
+static PsiKernel
+attention_kernel (const PsiLower *lower, gint64 batch, gint64 queries, gint64 keys, gint64 d, gint64 d_value,
+                  gboolean causal, gboolean backward)
+{
+  double scores = (double) batch * (double) queries * (double) keys * (causal ? 0.5 : 1.0);
+  double tensors = (double) batch * (double) (queries * d + keys * d + keys * d_value + queries * d_value);
+
+  return (PsiKernel){ .kind = PSI_KERNEL_ATTENTION,
+                      .dtype = lower->wide_dtype,
+                      .launches = 1,
+                      .causal = causal,
+                      .backward = backward,
+                      .batch = batch,
+                      .m = queries,
+                      .n = keys,
+                      .k = (d + d_value) / 2,
+                      .flops = 2.0 * scores * (double) (d + d_value) * (backward ? 2.5 : 1.0),
+                      .bytes = tensors * lower->element_bytes * (backward ? 2.0 : 1.0) };
+}
+
+void
+psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 queries, gint64 keys, gint64 d,
+                     gint64 d_value, gboolean causal)
+{
+  gint64 batch = sequences * heads;
+  guint width = lower->element_bytes;
+  gint64 saved;
+
+  lower->model_flops += 2.0 * (double) batch * lower->tp * MAX (lower->lowering->cp, 1) * (double) queries *
+                        (double) keys * (double) (d + d_value);
+  if (lower->lowering->flash)
+    {
+      Step *step = add_step (lower);
+
+      step_add (step, PSI_PASS_FORWARD, attention_kernel (lower, batch, queries, keys, d, d_value, causal, FALSE));
+      step_add (step, PSI_PASS_BACKWARD_INPUT,
+                attention_kernel (lower, batch, queries, keys, d, d_value, causal, TRUE));
+      saved = batch * queries * 4; /* log-sum-exp in fp32 */
+    }
+  else
+    {
+      PsiDtype dtype = lower->wide_dtype;
+      Step *step = add_step (lower);
+
+      step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, batch, queries, keys, d, width));
+      step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, queries, d, keys, width));
+      step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, keys, d, queries, width));
+      psi_lower_element (lower, PSI_ELEMENT_SCORES, (double) batch * (double) queries * (double) keys);
+      step = add_step (lower);
+      step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, batch, queries, d_value, keys, width));
+      step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, queries, keys, d_value, width));
+      step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, keys, d_value, queries, width));
+      /* softmax output; with dropout also its mask and the dropped copy */
+      saved = batch * queries * keys * (lower->lowering->dropout ? 2 * width + 1 : width);
+      lower->flow_bytes = MAX (lower->flow_bytes, 2 * batch * queries * keys * width);
+    }
+  lower->saved_bytes += saved;
+  if (lower->in_core)
+    lower->core_saved_bytes += saved;
+}
+
+void
+psi_lower_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, PsiCommGroup group, gint64 bytes)
+{
+  Step *step = add_step (lower);
+
+  step->forward_comm = forward;
+  step->backward_comm = backward;
+  step->group = group;
+  step->comm_bytes = bytes;
+}
+
+void
+psi_lower_enter_tp (PsiLower *lower, gint64 bytes)
+{
+  if (lower->tp > 1)
+    psi_lower_comm (lower, lower->sequence_shards > 1 ? PSI_COMM_ALL_GATHER : PSI_COMM_NONE,
+                    lower->sequence_shards > 1 ? PSI_COMM_REDUCE_SCATTER : PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, bytes);
+}
+
+void
+psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
+{
+  if (lower->tp > 1)
+    psi_lower_comm (lower, lower->sequence_shards > 1 ? PSI_COMM_REDUCE_SCATTER : PSI_COMM_ALL_REDUCE,
+                    lower->sequence_shards > 1 ? PSI_COMM_ALL_GATHER : PSI_COMM_NONE, PSI_GROUP_TP, bytes);
+}
+
+void
+psi_lower_save (PsiLower *lower, gint64 bytes)
+{
+  lower->saved_bytes += bytes;
+}
+
+void
+psi_lower_add_parameters (PsiLower *lower, gint64 elements)
+{
+  lower->parameters += elements;
+}
+
+void
+psi_lower_begin_core (PsiLower *lower)
+{
+  lower->in_core = TRUE;
+}
+
+void
+psi_lower_end_core (PsiLower *lower)
+{
+  lower->in_core = FALSE;
+}
+
+static void
+emit (PsiLayerKind *kind, PsiPass pass, const Step *step, PsiCommOp comm)
+{
+  for (guint k = 0; k < step->n_kernels[pass]; k++)
+    if (step->kernels[pass][k].flops > 0.0 || step->kernels[pass][k].bytes > 0.0)
+      psi_kind_add_kernel (kind, pass, &step->kernels[pass][k]);
+  if (comm != PSI_COMM_NONE)
+    psi_kind_end_segment (kind, pass, comm, step->group, step->comm_bytes);
+}
+
+void
+psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
+{
+  guint n = lower->ops->len;
+
+  kind->selective_first = kind->selective_n = 0;
+  for (guint i = 0; i < n; i++)
+    {
+      const Step *step = &g_array_index (lower->ops, Step, i);
+      guint before = kind->kernels->len;
+
+      emit (kind, PSI_PASS_FORWARD, step, step->forward_comm);
+      if (step->core)
+        {
+          if (kind->selective_n == 0)
+            kind->selective_first = before;
+          kind->selective_n += kind->kernels->len - before;
+        }
+    }
+  psi_kind_end_segment (kind, PSI_PASS_FORWARD, PSI_COMM_NONE, PSI_GROUP_TP, 0);
+  for (guint i = n; i-- > 0;)
+    {
+      const Step *step = &g_array_index (lower->ops, Step, i);
+
+      /* The mirror of a collective stands where the walk passes it: after the ops behind it, before those ahead. */
+      emit (kind, PSI_PASS_BACKWARD_INPUT, step, step->backward_comm);
+    }
+  psi_kind_end_segment (kind, PSI_PASS_BACKWARD_INPUT, PSI_COMM_NONE, PSI_GROUP_TP, 0);
+  for (guint i = n; i-- > 0;)
+    emit (kind, PSI_PASS_BACKWARD_WEIGHT, &g_array_index (lower->ops, Step, i), PSI_COMM_NONE);
+  psi_kind_end_segment (kind, PSI_PASS_BACKWARD_WEIGHT, PSI_COMM_NONE, PSI_GROUP_TP, 0);
+
+  kind->parameters = lower->parameters;
+  kind->expert_parameters = lower->expert_parameters;
+  kind->model_flops = lower->model_flops;
+  kind->saved_bytes = lower->saved_bytes;
+  kind->weight_saved_bytes = MIN (lower->weight_saved_bytes, lower->saved_bytes);
+  kind->selective_saved_bytes = lower->saved_bytes - lower->core_saved_bytes;
+  g_clear_pointer (&lower->ops, g_array_unref);
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT */
+/* From `model` and the overrides of [model] to a source, and from a source to layers. */
+#include "workload.h"
+
+#include "data-dirs.h"
+#include "families.h"
+
+#include <string.h>
+
+/* A training run that does not say its length uses the model's context up to this many tokens. */
+#define LONGEST_DEFAULT_SEQUENCE 8192
+#define MOST 4e18 /* bytes, elements: what still fits 64 bits */
+
+G_DEFINE_QUARK (psi - workload - error - quark, psi_workload_error)
+
+const PsiFamily *const psi_families[] = {
+  &psi_family_gpt, &psi_family_llama, &psi_family_moe, &psi_family_bert, &psi_family_t5, &psi_family_vit, NULL,
+};
+
+/* What a family is unless the user says otherwise. */
+typedef struct
+{
+  const char *family, *activation, *norm;
+  gboolean qkv_bias, linear_bias, tied, learned_positions, pooler;
+  gint64 vocab, sequence;
+} FamilyDefaults;
+
+static const FamilyDefaults family_defaults[] = {
+  { "gpt", "gelu", "layernorm", TRUE, TRUE, TRUE, TRUE, FALSE, 50257, 2048 },
+  { "llama", "swiglu", "rmsnorm", FALSE, FALSE, FALSE, FALSE, FALSE, 32000, 2048 },
+  { "moe", "swiglu", "rmsnorm", FALSE, FALSE, FALSE, FALSE, FALSE, 32000, 2048 },
+  { "bert", "gelu", "layernorm", TRUE, TRUE, TRUE, TRUE, TRUE, 30522, 512 },
+  { "t5", "relu", "rmsnorm", FALSE, FALSE, TRUE, FALSE, FALSE, 32128, 512 },
+  { "vit", "gelu", "layernorm", TRUE, TRUE, FALSE, TRUE, FALSE, 0, 0 },
+};
+
+static const PsiKeyId dimension_keys[] = {
+  PSI_KEY_FAMILY,
+  PSI_KEY_LAYERS,
+  PSI_KEY_HIDDEN,
+  PSI_KEY_HEADS,
+  PSI_KEY_KV_HEADS,
+  PSI_KEY_HEAD_DIM,
+  PSI_KEY_FFN,
+  PSI_KEY_ACTIVATION,
+  PSI_KEY_NORM,
+  PSI_KEY_VOCAB,
+  PSI_KEY_TIED,
+  PSI_KEY_EXPERTS,
+  PSI_KEY_EXPERTS_PER_TOKEN,
+};
+static const PsiKeyId uniform_keys[] = {
+  PSI_KEY_PSI_P, PSI_KEY_PSI_A, PSI_KEY_PSI_INT, PSI_KEY_FORWARD, PSI_KEY_BACKWARD, PSI_KEY_BACKWARD_WEIGHT,
+};
+
+static gboolean
+refuse_keys (const PsiSettings *settings, const PsiKeyId *keys, gsize n_keys, const char *why, GError **error)
+{
+  for (gsize i = 0; i < n_keys; i++)
+    if (psi_settings_has (settings, keys[i]))
+      {
+        g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE, "%s: %s",
+                     psi_settings_where (settings, keys[i]), why);
+        return FALSE;
+      }
+  return TRUE;
+}
+
+static const PsiFamily *
+find_family (const char *name)
+{
+  for (guint i = 0; psi_families[i] != NULL; i++)
+    if (g_str_equal (psi_families[i]->name, name))
+      return psi_families[i];
+  return NULL;
+}
+
+static void
+replace_text (char **text, const char *value)
+{
+  g_free (*text);
+  *text = g_strdup (value);
+}
+
+/* Make the dimensions those of another family: its activation, norm, biases and special parts. */
+static void
+set_family (PsiModelDimensions *d, const char *family)
+{
+  const FamilyDefaults *defaults = NULL;
+
+  for (guint i = 0; i < G_N_ELEMENTS (family_defaults); i++)
+    if (g_str_equal (family_defaults[i].family, family))
+      defaults = &family_defaults[i];
+  g_assert (defaults != NULL);
+  replace_text (&d->family, family);
+  replace_text (&d->activation, defaults->activation);
+  replace_text (&d->norm, defaults->norm);
+  d->qkv_bias = defaults->qkv_bias;
+  d->linear_bias = defaults->linear_bias;
+  d->tied = defaults->tied;
+  d->pooler = defaults->pooler;
+  d->vocab = d->vocab > 0 ? d->vocab : defaults->vocab;
+  d->sequence = d->sequence > 0 ? d->sequence : defaults->sequence;
+  d->positions = defaults->learned_positions ? d->sequence : 0;
+  d->token_types = g_str_equal (family, "bert") ? 2 : 0;
+  d->relative_buckets = g_str_equal (family, "t5") ? 32 : 0;
+  d->q_lora_rank = d->kv_lora_rank = d->qk_nope_head_dim = d->qk_rope_head_dim = d->v_head_dim = 0;
+  d->layers += d->decoder_layers;
+  d->decoder_layers = 0;
+  if (g_str_equal (family, "t5"))
+    {
+      d->decoder_layers = d->layers / 2;
+      d->layers -= d->decoder_layers;
+    }
+  if (g_str_equal (family, "moe"))
+    {
+      d->experts = d->experts > 0 ? d->experts : 8;
+      d->experts_per_token = d->experts_per_token > 0 ? d->experts_per_token : 2;
+      d->expert_ffn = d->ffn;
+    }
+  else
+    d->experts = d->experts_per_token = d->expert_ffn = d->shared_experts = d->first_dense_layers = 0;
+  d->image_size = d->patch_size = d->channels = d->classes = 0;
+  if (g_str_equal (family, "vit"))
+    {
+      d->image_size = 224;
+      d->patch_size = 16;
+      d->channels = 3;
+      d->classes = 1000;
+      d->positions = d->sequence = 197;
+    }
+}
+
+static void
+override_count (const PsiSettings *settings, PsiKeyId key, gint64 *value)
+{
+  if (psi_settings_has (settings, key))
+    *value = psi_settings_count (settings, key);
+}
+
+static gboolean
+is_gated (const char *activation)
+{
+  return g_str_equal (activation, "swiglu") || g_str_equal (activation, "gated-gelu");
+}
+
+/* Head counts and widths that follow from what was written. */
+static gboolean
+override_heads (const PsiSettings *settings, PsiModelDimensions *d, GError **error)
+{
+  gboolean all_heads = d->kv_heads == d->heads || d->kv_heads == 0;
+  gboolean reshaped = psi_settings_has (settings, PSI_KEY_HIDDEN) || psi_settings_has (settings, PSI_KEY_HEADS);
+
+  override_count (settings, PSI_KEY_HEADS, &d->heads);
+  if (all_heads)
+    d->kv_heads = d->heads;
+  override_count (settings, PSI_KEY_KV_HEADS, &d->kv_heads);
+  if (d->kv_lora_rank > 0)
+    {
+      d->kv_heads = d->heads;
+      return TRUE;
+    }
+  if (d->kv_heads > d->heads || d->heads % d->kv_heads != 0)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                   "%s: '%" G_GINT64_FORMAT "' does not divide the %" G_GINT64_FORMAT " attention heads",
+                   psi_settings_where (settings, PSI_KEY_KV_HEADS), d->kv_heads, d->heads);
+      return FALSE;
+    }
+  if (psi_settings_has (settings, PSI_KEY_HEAD_DIM))
+    d->head_dim = psi_settings_count (settings, PSI_KEY_HEAD_DIM);
+  else if (reshaped && (d->head_dim == 0 || !g_str_equal (d->family, "t5")))
+    {
+      if (d->hidden % d->heads != 0)
+        {
+          g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                       "%s: '%" G_GINT64_FORMAT "' does not divide hidden, %" G_GINT64_FORMAT
+                       ", and no head_dim is given",
+                       psi_settings_where (settings, PSI_KEY_HEADS), d->heads, d->hidden);
+          return FALSE;
+        }
+      d->head_dim = d->hidden / d->heads;
+    }
+  return TRUE;
+}
+
+/* Overrides of [model] that dimensions take. */
+static gboolean
+apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **error)
+{
+  const char *family =
+      psi_settings_has (settings, PSI_KEY_FAMILY) ? psi_settings_text (settings, PSI_KEY_FAMILY) : NULL;
+  double matrices;
+
+  if (psi_settings_has (settings, PSI_KEY_LAYERS))
+    {
+      d->layers = psi_settings_count (settings, PSI_KEY_LAYERS);
+      if (g_str_equal (d->family, "t5"))
+        {
+          d->decoder_layers = d->layers / 2;
+          d->layers -= d->decoder_layers;
+        }
+      d->first_dense_layers = MIN (d->first_dense_layers, d->layers);
+    }
+  override_count (settings, PSI_KEY_VOCAB, &d->vocab);
+  if (psi_settings_has (settings, PSI_KEY_SEQUENCE) && d->image_size == 0)
+    {
+      d->sequence = psi_settings_count (settings, PSI_KEY_SEQUENCE);
+      if (d->positions > 0)
+        d->positions = MAX (d->positions, d->sequence);
+    }
+  if (family != NULL && !g_str_equal (family, d->family))
+    set_family (d, family);
+  override_count (settings, PSI_KEY_HIDDEN, &d->hidden);
+  if (!override_heads (settings, d, error))
+    return FALSE;
+  if (psi_settings_has (settings, PSI_KEY_ACTIVATION))
+    replace_text (&d->activation, psi_settings_text (settings, PSI_KEY_ACTIVATION));
+  if (psi_settings_has (settings, PSI_KEY_NORM))
+    replace_text (&d->norm, psi_settings_text (settings, PSI_KEY_NORM));
+  if (psi_settings_has (settings, PSI_KEY_TIED))
+    d->tied = psi_settings_bool (settings, PSI_KEY_TIED);
+  if (psi_settings_has (settings, PSI_KEY_FFN))
+    d->ffn = d->expert_ffn = psi_settings_count (settings, PSI_KEY_FFN);
+  else if (d->ffn == 0) /* three matrices of 8/3 h have the size of two of 4 h */
+    d->ffn = is_gated (d->activation) ? (8 * d->hidden / 3 + 255) / 256 * 256 : 4 * d->hidden;
+  if (d->experts > 0 && d->expert_ffn == 0)
+    d->expert_ffn = d->ffn;
+  if (d->experts == 0 && !refuse_keys (settings, (const PsiKeyId[]){ PSI_KEY_EXPERTS, PSI_KEY_EXPERTS_PER_TOKEN }, 2,
+                                       "needs a model with experts (family moe)", error))
+    return FALSE;
+  override_count (settings, PSI_KEY_EXPERTS, &d->experts);
+  override_count (settings, PSI_KEY_EXPERTS_PER_TOKEN, &d->experts_per_token);
+  if (d->experts_per_token > d->experts)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                   "%s: '%" G_GINT64_FORMAT "' is more than the %" G_GINT64_FORMAT " experts",
+                   psi_settings_where (settings, PSI_KEY_EXPERTS_PER_TOKEN), d->experts_per_token, d->experts);
+      return FALSE;
+    }
+  matrices = 4.0 * (double) d->heads * (double) MAX (d->head_dim, 1) +
+             3.0 * (double) MAX (d->ffn, d->expert_ffn) * (double) MAX (d->experts + d->shared_experts, 1);
+  if ((double) (d->layers + d->decoder_layers + 2) * (double) d->hidden * (matrices + (double) d->vocab) > MOST / 64)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                   "[model] model: '%s' has more parameters than 64-bit byte counts hold", d->name);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+set_dimensions (PsiModelSource *source, const PsiSettings *settings, PsiModelDimensions *dimensions, GError **error)
+{
+  source->dimensions = dimensions;
+  if (!refuse_keys (settings, uniform_keys, G_N_ELEMENTS (uniform_keys), "only model = uniform has this", error))
+    return FALSE;
+  if (!psi_settings_has (settings, PSI_KEY_SEQUENCE) && dimensions->positions == 0)
+    dimensions->sequence = MIN (dimensions->sequence, LONGEST_DEFAULT_SEQUENCE);
+  if (!apply_overrides (settings, dimensions, error))
+    return FALSE;
+  source->family = find_family (dimensions->family);
+  g_assert (source->family != NULL);
+  source->parameters = source->family->count_parameters (dimensions);
+  return TRUE;
+}
+
+static gboolean
+load_custom (PsiModelSource *source, const PsiSettings *settings, GError **error)
+{
+  static const PsiKeyId needed[] = { PSI_KEY_LAYERS, PSI_KEY_HIDDEN, PSI_KEY_HEADS };
+  PsiModelDimensions *dimensions;
+
+  for (guint i = 0; i < G_N_ELEMENTS (needed); i++)
+    if (!psi_settings_has (settings, needed[i]))
+      {
+        g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                     "%s: 'custom' needs '%s' (needed: layers hidden heads)",
+                     psi_settings_where (settings, PSI_KEY_MODEL), psi_keys[needed[i]].name);
+        return FALSE;
+      }
+  dimensions = g_new0 (PsiModelDimensions, 1);
+  dimensions->name = g_strdup ("custom");
+  set_family (dimensions,
+              psi_settings_has (settings, PSI_KEY_FAMILY) ? psi_settings_text (settings, PSI_KEY_FAMILY) : "gpt");
+  return set_dimensions (source, settings, dimensions, error);
+}
+
+static gboolean
+load_trace (PsiModelSource *source, const PsiSettings *settings, const char *file, GError **error)
+{
+  if (!refuse_keys (settings, uniform_keys, G_N_ELEMENTS (uniform_keys), "only model = uniform has this", error) ||
+      !refuse_keys (settings, dimension_keys, G_N_ELEMENTS (dimension_keys),
+                    "a trace has fixed dimensions, nothing to override", error))
+    return FALSE;
+  source->trace = psi_workload_trace_load (file, error);
+  if (source->trace == NULL)
+    return FALSE;
+  source->parameters = source->trace->parameters;
+  return TRUE;
+}
+
+/* A file: a trace by its ending or its first word, else a configuration. */
+static gboolean
+load_file (PsiModelSource *source, const PsiSettings *settings, const char *file, GError **error)
+{
+  PsiModelDimensions *dimensions;
+  g_autofree char *path =
+      g_file_test (file, G_FILE_TEST_IS_DIR) ? g_build_filename (file, "config.json", NULL) : g_strdup (file);
+
+  if (g_str_has_suffix (path, ".trace"))
+    return load_trace (source, settings, path, error);
+  if (!g_str_has_suffix (path, ".json"))
+    {
+      g_autofree char *text = NULL;
+
+      if (g_file_get_contents (path, &text, NULL, NULL) && g_str_has_prefix (text, "psisim-trace"))
+        return load_trace (source, settings, path, error);
+    }
+  dimensions = psi_hf_config_load (path, error);
+  return dimensions != NULL && set_dimensions (source, settings, dimensions, error);
+}
+
+static gboolean
+load_preset (PsiModelSource *source, const PsiSettings *settings, const PsiModelPreset *preset, GError **error)
+{
+  gboolean is_trace = g_str_has_suffix (preset->file, ".trace");
+  g_autofree char *path = psi_data_find (is_trace ? "traces" : "models", preset->file);
+
+  if (path == NULL)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_UNKNOWN,
+                   "%s: file '%s' of preset '%s' is in none of the data directories",
+                   psi_settings_where (settings, PSI_KEY_MODEL), preset->file, preset->name);
+      return FALSE;
+    }
+  if (!load_file (source, settings, path, error))
+    return FALSE;
+  replace_text (&source->name, preset->name);
+  if (source->dimensions != NULL)
+    replace_text (&source->dimensions->name, preset->name);
+  return TRUE;
+}
+
+static gboolean
+fail_unknown (const char *name, GError **error)
+{
+  g_autoptr (GPtrArray) names = g_ptr_array_new ();
+  const char *nearest;
+
+  for (guint i = 0; psi_model_presets[i].name != NULL; i++)
+    g_ptr_array_add (names, (gpointer) psi_model_presets[i].name);
+  g_ptr_array_add (names, (gpointer) "uniform");
+  g_ptr_array_add (names, (gpointer) "custom");
+  g_ptr_array_add (names, NULL);
+  nearest = psi_nearest (name, (const char *const *) names->pdata);
+  if (nearest != NULL)
+    g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_UNKNOWN, "unknown model '%s' (did you mean '%s'?)", name,
+                 nearest);
+  else
+    g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_UNKNOWN,
+                 "unknown model '%s' (allowed: a preset of 'list models', a file, uniform, custom)", name);
+  return FALSE;
+}
+
+static gboolean
+load_named (PsiModelSource *source, const PsiSettings *settings, const char *name, GError **error)
+{
+  if (g_str_equal (name, "uniform"))
+    {
+      source->is_uniform = TRUE;
+      source->parameters = psi_settings_has (settings, PSI_KEY_PSI_P) ? psi_settings_count (settings, PSI_KEY_PSI_P) / 2
+                                                                      : 0; /* K GiB, known with the plan */
+      return refuse_keys (settings, dimension_keys, G_N_ELEMENTS (dimension_keys),
+                          "the stages of 'uniform' have no dimensions (allowed: psi_p psi_a psi_int forward backward "
+                          "backward_weight)",
+                          error);
+    }
+  if (g_str_equal (name, "custom"))
+    return load_custom (source, settings, error);
+  for (guint i = 0; psi_model_presets[i].name != NULL; i++)
+    if (g_str_equal (psi_model_presets[i].name, name))
+      return load_preset (source, settings, &psi_model_presets[i], error);
+  if (strchr (name, '/') != NULL || g_str_has_suffix (name, ".json") || g_str_has_suffix (name, ".trace") ||
+      g_file_test (name, G_FILE_TEST_EXISTS))
+    return load_file (source, settings, name, error);
+  return fail_unknown (name, error);
+}
+
+PsiModelSource *
+psi_model_source_load (const PsiSettings *settings, GError **error)
+{
+  g_autoptr (PsiModelSource) source = g_new0 (PsiModelSource, 1);
+  const char *name = psi_settings_text (settings, PSI_KEY_MODEL);
+
+  if (name == NULL)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_UNKNOWN,
+                   "no model given (allowed: a preset of 'list models', a file, uniform, custom)");
+      return NULL;
+    }
+  if (psi_settings_count (settings, PSI_KEY_LORA_RANK) > 0)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                   "%s: adapters are not in this version (allowed: 0; 'frozen' gives a share of frozen parameters)",
+                   psi_settings_where (settings, PSI_KEY_LORA_RANK));
+      return NULL;
+    }
+  if (!load_named (source, settings, name, error))
+    return NULL;
+  if (source->name == NULL)
+    source->name = g_strdup (source->dimensions != NULL ? source->dimensions->name
+                             : source->trace != NULL    ? source->trace->name
+                                                        : name);
+  return g_steal_pointer (&source);
+}
+
+void
+psi_model_source_free (PsiModelSource *source)
+{
+  if (source == NULL)
+    return;
+  g_free (source->name);
+  psi_model_dimensions_free (source->dimensions);
+  psi_workload_trace_free (source->trace);
+  g_free (source);
+}
+
+guint
+psi_model_source_blocks (const PsiModelSource *source)
+{
+  if (source->trace != NULL)
+    return source->trace->layers->len;
+  if (source->dimensions != NULL)
+    return (guint) (source->dimensions->layers + source->dimensions->decoder_layers);
+  return 0;
+}
+
+/* Refuse micro-batches whose tensors would not fit 64-bit byte counts. */
+static gboolean
+check_size (const PsiModelSource *source, const PsiLowering *lowering, GError **error)
+{
+  const PsiModelDimensions *d = source->dimensions;
+  double widest = 1.0, tokens = (double) MAX (lowering->micro_batch, 1);
+
+  if (d != NULL)
+    {
+      double sequence = (double) (lowering->sequence > 0 ? lowering->sequence : d->sequence);
+
+      widest = MAX (MAX ((double) d->hidden, (double) d->vocab),
+                    (double) MAX (d->ffn, d->expert_ffn) * (double) MAX (d->experts_per_token, 1));
+      widest = MAX (widest, (double) d->heads * (double) d->head_dim);
+      if (!lowering->flash)
+        widest = MAX (widest, (double) d->heads * sequence);
+      tokens *= sequence;
+    }
+  else if (source->trace != NULL)
+    for (guint i = 0; i < source->trace->layers->len; i++)
+      {
+        const PsiTraceLayer *row = &g_array_index (source->trace->layers, PsiTraceLayer, i);
+
+        widest = MAX (widest, (double) row->saved_bytes + (double) row->saved_index_bytes + (double) row->output_bytes);
+      }
+  if (tokens * widest <= MOST / 256)
+    return TRUE;
+  g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+               "[plan] micro_batch: '%" G_GINT64_FORMAT "' makes tensors of '%s' larger than 64-bit byte counts hold",
+               lowering->micro_batch, source->name);
+  return FALSE;
+}
+
+PsiModel *
+psi_model_source_expand (const PsiModelSource *source, const PsiSettings *settings, const PsiLowering *lowering,
+                         guint stages, GError **error)
+{
+  g_autoptr (PsiModel) model = NULL;
+  double trainable = 1.0 - psi_settings_real (settings, PSI_KEY_FROZEN);
+
+  if (!check_size (source, lowering, error))
+    return NULL;
+  if (source->is_uniform)
+    model = psi_uniform_expand (settings, lowering, stages, error);
+  else if (source->trace != NULL)
+    model = psi_trace_expand (source->trace, lowering, error);
+  else
+    model = source->family->expand (source->dimensions, lowering, error);
+  if (model == NULL)
+    return NULL;
+  replace_text (&model->name, source->name);
+  for (guint i = 0; i < model->kinds->len; i++)
+    psi_model_kind (model, i)->trainable_fraction = trainable;
+  return g_steal_pointer (&model);
+}
