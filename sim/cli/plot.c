@@ -92,7 +92,7 @@ file_name_of_plan (const PsiReport *report, guint plan_index)
   g_autofree char *name = g_strdup (plan->name);
 
   g_strcanon (name, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "+-_.", '-');
-  if (name[0] == '.' || name[0] == '\0')
+  if (!g_ascii_isalnum (name[0]))
     return g_strdup_printf ("plan-%u%s", plan_index, name);
   for (guint i = 0; i < report->plans->len; i++)
     {

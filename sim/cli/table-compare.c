@@ -7,7 +7,7 @@
 
 #define PAGE_WIDTH 100
 #define BAR_WIDTH 60
-#define MAX_NAME 24
+#define MAX_NAME 15
 
 typedef enum
 {
@@ -106,8 +106,9 @@ find_best (const PsiReport *report, Column column, Summary *summary)
       best = isnan (best) ? value : MAX (best, value);
       worst = isnan (worst) ? value : MIN (worst, value);
     }
-  /* Nothing to mark where all are equal. */
-  summary->best[column] = columns[column].best == 0 || best <= worst ? (double) NAN : columns[column].best * best;
+  /* Nothing to mark where all are equal, and no praise for having none. */
+  summary->best[column] =
+      columns[column].best == 0 || best <= worst || fabs (best) == 0 ? (double) NAN : columns[column].best * best;
 }
 
 static void
@@ -211,7 +212,7 @@ add_plan_row (PsiTable *table, const PsiPlanReport *plan, const Summary *summary
     {
       double value = column_value (plan, c, summary->has_tokens);
       g_autofree char *text = format_value (value, c, summary);
-      gboolean is_best = plan->verdict != PSI_VERDICT_OOM && isfinite (summary->best[c]) && value == summary->best[c];
+      gboolean is_best = plan->verdict != PSI_VERDICT_OOM && value == summary->best[c];
       psi_table_take (table, is_best ? PSI_STYLE_GOOD : PSI_STYLE_PLAIN, g_strconcat (text, is_best ? "*" : " ", NULL));
     }
 }
@@ -318,7 +319,8 @@ append_notes (GString *out, const PsiReport *report, const PsiTerminal *terminal
         continue;
       g_string_append_c (out, '\n');
       psi_append_styled (out, terminal, PSI_STYLE_BOLD, plan->name);
-      g_string_append_printf (out, "  %s\n", plan->layout != NULL ? plan->layout : "");
+      g_string_append_printf (out, "%s%s\n", plan->layout != NULL ? "  " : "",
+                              plan->layout != NULL ? plan->layout : "");
       for (guint k = 0; k < plan->assumptions->len; k++)
         {
           g_string_append (out, "  - ");

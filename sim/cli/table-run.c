@@ -187,7 +187,7 @@ append_time (GString *out, const PsiPlanReport *plan, const PsiTerminal *termina
 {
   const PsiRankReport *rank = psi_plan_main_rank (plan);
   PsiUnit unit = psi_unit_for_time ((double) plan->step_time_ps);
-  double step = (double) MAX (plan->step_time_ps, 1);
+  double step = (double) MAX (plan->step_time_ps, 1), before = 0;
   g_autoptr (PsiTable) table = psi_table_new ("lrrll", 2);
   g_autofree char *step_text = psi_format_time (plan->step_time_ps);
   g_autoptr (GString) note = g_string_new (NULL);
@@ -200,14 +200,22 @@ append_time (GString *out, const PsiPlanReport *plan, const PsiTerminal *termina
   for (guint i = 0; i < PSI_N_TIME; i++)
     {
       double share = (double) rank->time_ps[i] / step;
-      PsiBarPart part = psi_time_bar_parts[i];
-      part.size = share;
+      /* Each bar begins where the one above it ends. */
+      PsiBarPart parts[2] = { { before, PSI_STYLE_PLAIN, ' ', " " }, psi_time_bar_parts[i] };
+      parts[1].size = share;
+      if (share < 1.0 / BAR_WIDTH)
+        {
+          /* Less than one cell still gets a thin mark. */
+          parts[0].size = MIN (before, 1 - 1.0 / BAR_WIDTH);
+          parts[1] = (PsiBarPart){ 1.0 / BAR_WIDTH, parts[1].style, '|', "\u258f" };
+        }
+      before += share;
       psi_table_add (table, PSI_STYLE_PLAIN, psi_time_part_titles[i]);
       g_autofree char *number = psi_format_in_unit ((double) rank->time_ps[i], &unit);
       psi_table_take (table, PSI_STYLE_PLAIN,
                       rank->time_ps[i] == 0 ? g_strdup ("-") : g_strdup_printf ("%s %s", number, unit.name));
       psi_table_take (table, PSI_STYLE_PLAIN, psi_format_percent (share));
-      psi_table_take (table, PSI_STYLE_PLAIN, psi_bar (terminal, &part, 1, 1, BAR_WIDTH));
+      psi_table_take (table, PSI_STYLE_PLAIN, psi_bar (terminal, parts, rank->time_ps[i] > 0 ? 2 : 0, 1, BAR_WIDTH));
       psi_table_add (table, PSI_STYLE_DIM, rank->time_ps[i] > 0 ? time_part_notes[i] : "");
     }
   psi_table_append (table, out, terminal);
