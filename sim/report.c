@@ -36,9 +36,9 @@ psi_plan_report_new (const char *name)
   PsiPlanReport *plan = g_new0 (PsiPlanReport, 1);
 
   plan->name = g_strdup (name);
-  plan->step_time_low_s = plan->step_time_high_s = NAN;
-  plan->samples_per_s = plan->tokens_per_s = plan->model_tflops_per_gpu = NAN;
-  plan->mfu = plan->hfu = NAN;
+  plan->step_time_low_s = plan->step_time_high_s = (double) NAN;
+  plan->samples_per_s = plan->tokens_per_s = plan->model_tflops_per_gpu = (double) NAN;
+  plan->mfu = plan->hfu = (double) NAN;
   plan->capacity_bytes = -1;
   plan->ranks = g_array_new (FALSE, TRUE, sizeof (PsiRankReport));
   g_array_set_clear_func (plan->ranks, rank_report_clear);

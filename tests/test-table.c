@@ -25,7 +25,7 @@ test_numbers (void)
   assert_text (psi_format_number (0.012345), "0.01235");
   assert_text (psi_format_number (9.9996), "10");
   assert_text (psi_format_number (-2.50), "-2.5");
-  assert_text (psi_format_number (NAN), "-");
+  assert_text (psi_format_number ((double) NAN), "-");
   assert_text (psi_format_bytes (0), "0 B");
   assert_text (psi_format_bytes (1023), "1023 B");
   assert_text (psi_format_bytes (1024), "1 KiB");

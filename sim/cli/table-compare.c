@@ -88,14 +88,14 @@ column_value (const PsiPlanReport *plan, Column column, gboolean has_tokens)
       return plan->delay_mean;
     case N_COLUMNS:
     default:
-      return NAN;
+      return (double) NAN;
     }
 }
 
 static void
 find_best (const PsiReport *report, Column column, Summary *summary)
 {
-  double best = NAN, worst = NAN;
+  double best = (double) NAN, worst = (double) NAN;
 
   for (guint i = 0; i < report->plans->len; i++)
     {
