@@ -11,11 +11,6 @@ simulate (const PsiArguments *arguments, gboolean one_plan, GError **error)
 {
   const PsiSimulateOptions options = { .curves = arguments->given[PSI_OPTION_PLOT], .advice = TRUE };
 
-  if (arguments->given[PSI_OPTION_JSON] && arguments->given[PSI_OPTION_CSV])
-    {
-      g_set_error (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_OPTION, "--json and --csv exclude each other");
-      return NULL;
-    }
   g_autoptr (PsiScenario) scenario = psi_arguments_scenario (arguments, one_plan, error);
   if (scenario == NULL)
     return NULL;
