@@ -33,7 +33,7 @@ ring_applies (const PsiCollectiveCase *c, PsiProtocol protocol)
 static double
 ring_rate (const PsiCollectiveCase *c, PsiProtocol protocol, double wire)
 {
-  if (c->n == 2 && c->machine->intra.kind == PSI_LINK_NVLINK && c->machine->intra.mesh_gpus == 0 &&
+  if (c->n == 2 && c->machine->intra.kind == PSI_LINK_NVLINK && c->machine->intra.mesh_links == 0 &&
       c->shape.n_nodes == 1)
     wire *= TWO_SHARE;
   switch (protocol)

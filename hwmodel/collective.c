@@ -103,16 +103,16 @@ count_payload (PsiCollectiveOp op, guint n, gint64 bytes)
     }
 }
 
-/* Without a switch a GPU has only some of its links to the other members, and rings over a part of the mesh find at
- * most MESH_PART of them (vTrain's tables of 2 to 8 V100: 22, 45, 37, 49 and 134 GB/s for 2, 3, 5, 6 and 8). */
-#define MESH_PART 0.375
+/* Without a switch a GPU has one of its links to most other members, and rings over a part of the node find at most
+ * MESH_PART of them (vTrain's tables of 2, 3, 5, 6 and 8 V100: 22, 45, 37, 49 and 134 GB/s). */
+#define MESH_PART (1 / 3.0)
 static double
 mesh_share (const PsiCollectiveCase *c)
 {
-  guint mesh = c->machine->intra.mesh_gpus, members = c->shape.ranks_per_node;
-  if (mesh < 2 || members >= mesh)
+  guint links = c->machine->intra.mesh_links, members = c->shape.ranks_per_node;
+  if (links == 0 || members >= c->machine->gpus_per_node)
     return 1;
-  return MIN (MESH_PART, MAX (1, members - 1.0) / (mesh - 1.0));
+  return MIN (MESH_PART, MAX (1, members - 1.0) / links);
 }
 
 static void

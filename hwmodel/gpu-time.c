@@ -185,8 +185,8 @@ attention_s (const PsiGpu *gpu, const PsiKernel *kernel)
   if (dtype > PSI_DTYPE_BF16)
     dtype = psi_gpu_dtype (gpu, PSI_DTYPE_BF16);
 
-  /* The backward kernel gives a block of keys to each SM, the forward kernel a block of queries. */
-  double blocks = batch * MAX (1, (kernel->backward ? n : m) / rows) / gpu->sms;
+  /* The backward kernel hands out blocks of keys; there are as many of them as queries in training. */
+  double blocks = batch * MAX (1, m / rows) / gpu->sms;
   double padded = 1;
   if (gpu->gemm_tile > 0)
     {

@@ -144,7 +144,7 @@ static const Key keys[] = {
   { "link", "efficiency", KIND_REAL, LINK (efficiency), 0.01, 1, NULL, NULL },
   { "link", "latency", KIND_TIME, LINK (latency_ps), 0, 1e12, NULL, NULL },
   { "link", "ramp", KIND_TIME, LINK (ramp_ps), 0, 1e12, "0", NULL },
-  { "link", "mesh", KIND_COUNT, LINK (mesh_gpus), 0, 1e6, "0", NULL },
+  { "link", "mesh_links", KIND_COUNT, LINK (mesh_links), 0, 1e6, "0", NULL },
   { "link", "nics", KIND_COUNT, LINK (nics_per_node), 0, 1e6, "0", NULL },
   { "link", "oversubscription", KIND_REAL, LINK (oversubscription), 1, 1000, "1", NULL },
   { "link", "source", KIND_TEXT, LINK (source), 0, 0, NULL, NULL },

@@ -42,7 +42,7 @@ typedef struct
   double efficiency;       /* share of it that large collectives reach */
   gint64 latency_ps;       /* of one hop, added to what the library's own hop takes (NCCL's constants) */
   gint64 ramp_ps;          /* slow approach to the full rate: a wire time x becomes x + 2 sqrt (ramp x) */
-  guint mesh_gpus;         /* nvlink: GPUs wired one to one without a switch; 0 = switched */
+  guint mesh_links;        /* nvlink without a switch: links of one GPU, wired to single peers; 0 = switched */
   guint nics_per_node;     /* network: adapters that share a node's traffic; 0 = one for each GPU */
   double oversubscription; /* network: 1 = none */
   char *source;
