@@ -212,8 +212,8 @@ read_provenance (PsiSamples *samples, const Line *line)
 
   if (!get_number (line, "psisim_samples", 1, 1, 1, &version))
     return FALSE;
-  json_object_iter_init (&iter, line->object);
-  while (json_object_iter_next (&iter, &key, &node))
+  json_object_iter_init_ordered (&iter, line->object);
+  while (json_object_iter_next_ordered (&iter, &key, &node))
     if (!g_str_equal (key, "record") && !g_str_equal (key, "psisim_samples") &&
         !json_object_has_member (samples->provenance, key) &&
         (JSON_NODE_HOLDS_VALUE (node) || JSON_NODE_HOLDS_NULL (node)))
