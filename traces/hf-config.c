@@ -135,7 +135,7 @@ typedef struct
   const char *norm;
   const char *activation_key, *activation_fallback;
   const char *const *activations;
-  gboolean qkv_bias, linear_bias, pooler;
+  gboolean qkv_bias, linear_bias, pooler, router_bias;
   const Field *fields;
   guint n_fields;
 } Architecture;
@@ -143,24 +143,26 @@ typedef struct
 #define FIELDS(table) table, G_N_ELEMENTS (table)
 
 static const Architecture architectures[] = {
-  { "gpt2", "GPT2", "gpt", "layernorm", "activation_function", "gelu_new", plain_activations, TRUE, TRUE, FALSE,
+  { "gpt2", "GPT2", "gpt", "layernorm", "activation_function", "gelu_new", plain_activations, TRUE, TRUE, FALSE, FALSE,
     FIELDS (gpt2_fields) },
-  { "llama", "Llama", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE,
+  { "llama", "Llama", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, FALSE,
     FIELDS (llama_fields) },
-  { "mistral", "Mistral", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE,
+  { "mistral", "Mistral", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, FALSE,
     FIELDS (mistral_fields) },
-  { "qwen2", "Qwen2", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, TRUE, FALSE, FALSE,
+  { "qwen2", "Qwen2", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, TRUE, FALSE, FALSE, FALSE,
     FIELDS (qwen2_fields) },
-  { "mixtral", "Mixtral", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE,
+  { "mixtral", "Mixtral", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, FALSE,
     FIELDS (mixtral_fields) },
-  { "deepseek_v2", "DeepseekV2", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE,
+  { "deepseek_v2", "DeepseekV2", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, FALSE,
     FIELDS (deepseek_fields) },
-  { "deepseek_v3", "DeepseekV3", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE,
+  { "deepseek_v3", "DeepseekV3", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, TRUE,
     FIELDS (deepseek_fields) },
-  { "bert", "Bert", "bert", "layernorm", "hidden_act", "gelu", plain_activations, TRUE, TRUE, TRUE,
+  { "bert", "Bert", "bert", "layernorm", "hidden_act", "gelu", plain_activations, TRUE, TRUE, TRUE, FALSE,
     FIELDS (bert_fields) },
-  { "t5", "T5", "t5", "rmsnorm", "feed_forward_proj", "relu", t5_activations, FALSE, FALSE, FALSE, FIELDS (t5_fields) },
-  { "vit", "ViT", "vit", "layernorm", "hidden_act", "gelu", plain_activations, TRUE, TRUE, FALSE, FIELDS (vit_fields) },
+  { "t5", "T5", "t5", "rmsnorm", "feed_forward_proj", "relu", t5_activations, FALSE, FALSE, FALSE, FALSE,
+    FIELDS (t5_fields) },
+  { "vit", "ViT", "vit", "layernorm", "hidden_act", "gelu", plain_activations, TRUE, TRUE, FALSE, FALSE,
+    FIELDS (vit_fields) },
 };
 
 #define KNOWN_TYPES "gpt2 llama mistral qwen2 mixtral deepseek_v2 deepseek_v3 bert t5 vit"
@@ -481,6 +483,7 @@ psi_hf_config_load (const char *file, GError **error)
   dimensions->qkv_bias = architecture->qkv_bias;
   dimensions->linear_bias = architecture->linear_bias;
   dimensions->pooler = architecture->pooler;
+  dimensions->router_bias = architecture->router_bias;
   for (guint i = 0; i < architecture->n_fields; i++)
     if (!read_field (file, architecture, object, &architecture->fields[i], dimensions, error))
       return NULL;

@@ -20,6 +20,7 @@ typedef struct
   gint64 decoder_layers, relative_buckets; /* t5: layers counts the encoder's */
   gint64 image_size, patch_size, channels, classes; /* vit */
   gboolean pooler;        /* bert */
+  gboolean router_bias;   /* DeepSeek-V3: one correction for each expert beside the router */
 } PsiModelDimensions;
 
 /* Fields absent in the file take the defaults of that architecture's configuration class.

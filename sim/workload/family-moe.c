@@ -74,8 +74,8 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
 
   psi_block_norm (lower, block);
   psi_lower_linear (lower, local_tokens, d->hidden, d->experts, PSI_SPLIT_NONE, FALSE);
-  if (d->shared_experts > 0 && d->q_lora_rank > 0)
-    psi_lower_add_parameters (lower, d->experts); /* correction bias of the router, V3 */
+  if (d->router_bias)
+    psi_lower_add_parameters (lower, d->experts);
   psi_lower_save (lower, local_tokens * (d->experts * 8 + d->experts_per_token * 12)); /* scores, softmax, choices */
   if (d->shared_experts > 0)
     {

@@ -104,6 +104,7 @@ set_family (PsiModelDimensions *d, const char *family)
   d->positions = defaults->learned_positions ? d->sequence : 0;
   d->token_types = g_str_equal (family, "bert") ? 2 : 0;
   d->relative_buckets = g_str_equal (family, "t5") ? 32 : 0;
+  d->router_bias = FALSE;
   d->q_lora_rank = d->kv_lora_rank = d->qk_nope_head_dim = d->qk_rope_head_dim = d->v_head_dim = 0;
   d->layers += d->decoder_layers;
   d->decoder_layers = 0;
