@@ -41,3 +41,10 @@ bool train_device_has_all_reduce (int n_ranks);
 void train_device_group_name (void *exchange);
 void train_device_group_join (int part, int holder, int n_holders, const void *exchange);
 void train_device_all_reduce (int part, float *tensor, size_t n); /* in place: the sum */
+
+/* Boundary tensors from device to device. mailbox: make `n` floats that other ranks can read and describe them in
+ * `exchange`; false: this device has none, and tensors go through host memory. post writes into the own mailbox, fetch
+ * reads that of the rank that `exchange` describes. */
+bool train_device_mailbox (size_t n, void *exchange);
+void train_device_post (size_t offset, const float *tensor, size_t n);
+void train_device_fetch (int from_rank, const void *exchange, size_t offset, float *tensor, size_t n);

@@ -58,6 +58,7 @@ static const Flag flags[] = {
   { "tolerance", KIND_REAL, AT (tolerance), 0, 1e9, "X", "allowed difference, relative to the norm (default 1e-6)" },
   { "log", KIND_LOG, AT (log), 0, 0, "WHAT", "ops steps end: how much to print (default ops)" },
   { "timeout", KIND_REAL, AT (timeout_s), 0.01, 86400, "S", "seconds a rank waits before it gives up (default 60)" },
+  { "staged", KIND_SWITCH, AT (staged), 0, 0, "", "GPUs: boundary tensors through host memory" },
   { "unchecked", KIND_SWITCH, AT (unchecked), 0, 0, "", "run even a schedule that deadlocks, until the timeout" },
 };
 

@@ -24,7 +24,7 @@ typedef struct
   uint64_t seed;
   const char *data, *parameters_path, *compare_path;
   double tolerance;
-  bool uneven, reference, unweighted, unchecked;
+  bool uneven, reference, unweighted, unchecked, staged;
   TrainLog log;
 } TrainOptions;
 

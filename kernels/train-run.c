@@ -57,9 +57,15 @@ take_boundary (TrainRank *self, const TrainOp *op, bool backward, int part, int 
 
   if (op->input_rank >= 0 && op->input_rank != self->rank)
     {
+      TrainShared *shared = self->run->shared;
+      size_t at = train_shared_message (shared, backward, part, op->micro_batch, op->step);
+
       tensor = train_tensor_new (&self->meter, TRAIN_BOUNDARY, (size_t) rows * (size_t) self->run->model->width);
-      train_device_upload (
-          tensor.data, train_shared_message (self->run->shared, backward, part, op->micro_batch, op->step), tensor.n);
+      if (atomic_load (&shared->n_staged) > 0)
+        train_device_upload (tensor.data, shared->messages + at, tensor.n);
+      else
+        train_device_fetch (op->input_rank, shared->mailboxes + op->input_rank * TRAIN_DEVICE_EXCHANGE_BYTES, at,
+                            tensor.data, tensor.n);
     }
   *kept = (TrainTensor){ NULL, 0, TRAIN_BOUNDARY };
   return tensor;
@@ -68,13 +74,18 @@ take_boundary (TrainRank *self, const TrainOp *op, bool backward, int part, int 
 static void
 pass_boundary (TrainRank *self, const TrainOp *op, bool backward, int part, TrainTensor tensor)
 {
+  TrainShared *shared = self->run->shared;
+  size_t at = train_shared_message (shared, backward, part, op->micro_batch, op->step);
+
   if (op->output_rank == self->rank)
     {
       *boundary (self, backward, part, op->micro_batch) = tensor;
       return;
     }
-  train_device_download (train_shared_message (self->run->shared, backward, part, op->micro_batch, op->step),
-                         tensor.data, tensor.n);
+  if (atomic_load (&shared->n_staged) > 0)
+    train_device_download (shared->messages + at, tensor.data, tensor.n);
+  else
+    train_device_post (at, tensor.data, tensor.n);
   train_tensor_clear (&self->meter, &tensor);
 }
 
@@ -220,12 +231,30 @@ run_op (TrainRank *self, size_t position)
   train_shared_notify (run->shared, self->rank);
 }
 
-static bool
-all_ready (void *data)
+typedef struct
 {
-  TrainShared *shared = data;
+  TrainShared *shared;
+  int n; /* how many must have come */
+} Meeting;
 
-  return atomic_load (&shared->n_ready) >= shared->n_ranks;
+static bool
+all_came (void *data)
+{
+  Meeting *meeting = data;
+
+  return atomic_load (&meeting->shared->n_ready) >= meeting->n;
+}
+
+/* Wait until every rank has come for the `round`-th time. */
+static void
+meet (TrainRank *self, int round, const char *what)
+{
+  TrainShared *shared = self->run->shared;
+  Meeting meeting = { shared, round * shared->n_ranks };
+
+  atomic_fetch_add (&shared->n_ready, 1);
+  train_shared_notify (shared, self->rank);
+  train_shared_wait (shared, self->rank, all_came, &meeting, what);
 }
 
 static bool
@@ -265,16 +294,16 @@ join_groups (TrainRank *self)
     }
 }
 
-/* The last to come sets the clock to zero. */
+/* Without a mailbox on any rank all go through host memory. */
 static void
-start_together (TrainRank *self)
+open_mailbox (TrainRank *self)
 {
   TrainShared *shared = self->run->shared;
 
-  shared->start_ns = train_clock_ns (CLOCK_MONOTONIC);
-  atomic_fetch_add (&shared->n_ready, 1);
-  train_shared_notify (shared, self->rank);
-  train_shared_wait (shared, self->rank, all_ready, shared, "the start");
+  if (self->run->options->staged ||
+      !train_device_mailbox (shared->n_messages * shared->message_floats,
+                             shared->mailboxes + self->rank * TRAIN_DEVICE_EXCHANGE_BYTES))
+    atomic_fetch_add (&shared->n_staged, 1);
 }
 
 static void
@@ -314,10 +343,13 @@ train_run_rank (const TrainRun *run, int rank)
       train_chunk_init (&self, chunk);
     }
   join_groups (&self);
-  start_together (&self);
+  open_mailbox (&self);
+  run->shared->start_ns = train_clock_ns (CLOCK_MONOTONIC); /* the last to come sets the clock to zero */
+  meet (&self, 1, "the start");
   for (size_t i = 0; i < run->plan->programs[rank].n_ops; i++)
     run_op (&self, i);
   report_end (&self);
+  meet (&self, 2, "the end"); /* until then others may read this rank's mailbox */
   for (int i = 0; i < schedule->n_chunks; i++)
     {
       train_chunk_finish (&self, &self.chunks[i]);

@@ -39,7 +39,6 @@ static void
 lay_out (Arena *arena, TrainShared *shared, const TrainPlan *plan, const TrainModel *model, bool sharded)
 {
   size_t n_ranks = (size_t) shared->n_ranks, n_parts = (size_t) shared->n_parts;
-  size_t n_messages = 4 * n_parts * (size_t) shared->micro_batches;
   TrainSharedPart *parts;
   TrainRecord **records;
 
@@ -47,8 +46,9 @@ lay_out (Arena *arena, TrainShared *shared, const TrainPlan *plan, const TrainMo
   shared->asleep = carve (arena, n_ranks, sizeof *shared->asleep);
   shared->bell = carve (arena, n_ranks, sizeof *shared->bell);
   shared->ends = carve (arena, n_ranks, sizeof *shared->ends);
+  shared->mailboxes = carve (arena, n_ranks, TRAIN_DEVICE_EXCHANGE_BYTES);
   shared->losses = carve (arena, (size_t) plan->n_steps * (size_t) plan->n_batches, sizeof *shared->losses);
-  shared->messages = carve (arena, n_messages * shared->message_floats, sizeof *shared->messages);
+  shared->messages = carve (arena, shared->n_messages * shared->message_floats, sizeof *shared->messages);
   shared->parts = parts = carve (arena, n_parts, sizeof *parts);
   shared->records = records = carve (arena, n_ranks, sizeof *records);
   for (size_t rank = 0; rank < n_ranks; rank++)
@@ -92,6 +92,7 @@ train_shared_new (const TrainPlan *plan, const TrainModel *model, int max_rows, 
   Arena arena = { NULL, sizeof (TrainShared) };
   TrainShared *shared;
 
+  draft.n_messages = 4 * (size_t) draft.n_parts * (size_t) draft.micro_batches;
   arena.used_bytes = (arena.used_bytes + 63) / 64 * 64;
   lay_out (&arena, &draft, plan, model, sharded);
   draft.n_bytes = arena.used_bytes;
@@ -121,13 +122,13 @@ train_shared_free (TrainShared *shared)
   munmap (shared, shared->n_bytes);
 }
 
-float *
+size_t
 train_shared_message (const TrainShared *shared, bool backward, int part, int micro_batch, int step)
 {
   size_t slot = (size_t) (micro_batch % shared->micro_batches);
 
   slot = ((slot * (size_t) shared->n_parts + (size_t) part) * 2 + backward) * 2 + (size_t) (step % 2);
-  return shared->messages + slot * shared->message_floats;
+  return slot * shared->message_floats;
 }
 
 void
@@ -154,13 +155,32 @@ train_shared_notify (TrainShared *shared, int rank)
       sem_post (&shared->bell[other]);
 }
 
-/* The flag is raised before the last look: whoever makes it true after that look sees the flag and rings. */
+static size_t
+total_progress (const TrainShared *shared)
+{
+  size_t total = 0;
+
+  for (int rank = 0; rank < shared->n_ranks; rank++)
+    total += atomic_load (&shared->progress[rank]);
+  return total;
+}
+
+static struct timespec
+deadline_in (double seconds)
+{
+  int64_t ns = train_clock_ns (CLOCK_REALTIME) + (int64_t) (seconds * 1e9);
+
+  return (struct timespec){ ns / 1000000000, ns % 1000000000 };
+}
+
+/* The flag is raised before the last look: whoever makes it true after that look sees the flag and rings. The time runs
+ * anew as long as any rank gets on. */
 int64_t
 train_shared_wait (TrainShared *shared, int rank, bool (*ready) (void *data), void *data, const char *what)
 {
   int64_t begin_ns = train_clock_ns (CLOCK_MONOTONIC);
-  int64_t deadline_ns = train_clock_ns (CLOCK_REALTIME) + (int64_t) (shared->timeout_s * 1e9);
-  struct timespec deadline = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
+  struct timespec deadline = deadline_in (shared->timeout_s);
+  size_t progress = total_progress (shared);
 
   for (;;)
     {
@@ -169,12 +189,16 @@ train_shared_wait (TrainShared *shared, int rank, bool (*ready) (void *data), vo
       atomic_store (&shared->asleep[rank], 1);
       if (ready (data))
         break;
-      if (sem_timedwait (&shared->bell[rank], &deadline) != 0 && errno == ETIMEDOUT)
+      if (sem_timedwait (&shared->bell[rank], &deadline) == 0 || errno != ETIMEDOUT)
+        continue;
+      if (total_progress (shared) == progress)
         {
           train_shared_stop (shared, "deadlock or a rank that is too slow: rank %d at %s waited for %g s", rank, what,
                              shared->timeout_s);
           _exit (1);
         }
+      progress = total_progress (shared);
+      deadline = deadline_in (shared->timeout_s);
     }
   atomic_store (&shared->asleep[rank], 0);
   return train_clock_ns (CLOCK_MONOTONIC) - begin_ns;

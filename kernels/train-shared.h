@@ -49,7 +49,10 @@ typedef struct
   atomic_int *asleep;       /* [rank] */
   sem_t *bell;              /* [rank] */
   double *losses;           /* [step * n_batches + batch], already weighted: a step's loss is their sum */
-  float *messages;          /* see train_shared_message() */
+  atomic_int n_staged;      /* ranks whose device has no mailbox: any, and all tensors go through `messages` */
+  char *mailboxes;          /* [rank * TRAIN_DEVICE_EXCHANGE_BYTES]: describes each rank's mailbox */
+  size_t n_messages;
+  float *messages; /* see train_shared_message() */
   size_t message_floats;
   TrainSharedPart *parts;
   TrainRecord **records; /* [rank][op] */
@@ -66,8 +69,9 @@ TrainShared *train_shared_new (const TrainPlan *plan, const TrainModel *model, i
                                double timeout_s, TrainError *error);
 void train_shared_free (TrainShared *shared);
 
-/* Memory of the boundary tensor behind `part` (forward) or of its gradient (backward) of a micro-batch. */
-float *train_shared_message (const TrainShared *shared, bool backward, int part, int micro_batch, int step);
+/* Where the boundary tensor behind `part` (forward) or its gradient (backward) of a micro-batch lies in `messages` or
+ * in its sender's mailbox, in floats. */
+size_t train_shared_message (const TrainShared *shared, bool backward, int part, int micro_batch, int step);
 
 /* Wait as `rank` until ready (data); `what` names it in the error of a timeout. Ends the process when the run stops or
  * the time is up. Returns the nanoseconds spent. */
