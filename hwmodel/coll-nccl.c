@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* NCCL's constants, as the library tunes itself with them.
  *
- * Source: NVIDIA/nccl 2.28.9, src/graph/tuning.cc: base latency of an algorithm and protocol, latency of one hop by
- * kind of wire (both us), highest bandwidths by generation and number of nodes (GB/s), correction of trees by size. The
- * rows of Ada are those of Ampere. Rates of several nodes for LL depend on the host CPU: AMD for Ampere (DGX A100),
- * Intel else. Not NVIDIA's: a link's own latency is added to each of its hops; a CPU has only that. */
+ * Source: NVIDIA/nccl 2.28.9 and (formulas, corrections) 2.30.7, src/graph/tuning.cc: base latency of an algorithm and
+ * protocol, latency of one hop by kind of wire (both us), highest bandwidths by generation and number of nodes (GB/s),
+ * correction of trees by size. LL over several nodes depends on the host CPU: AMD for Ampere (DGX A100), Intel else.
+ *
+ * Not NVIDIA's: the in-switch efficiency of Hopper is 0.80, not 0.85 (8 H200 reach 480 GB/s bus bandwidth); channels
+ * are typical numbers, not the result of a search; a link's own latency is added to each of its hops, and a CPU has
+ * only that; the rows of Ada are those of Ampere. */
 
 #include "coll-model.h"
 
@@ -33,7 +36,11 @@ static const double hop_us[N_WIRES][PSI_N_NCCL_ALGORITHMS][PSI_N_PROTOCOLS] = {
   [WIRE_NETWORK] = { { 5, 8.5, 14 }, { 2.7, 4, 14 }, { 0, 0, 18 }, { 0, 0, 20.9 } },
 };
 
-#define LL_INTRA_FACTOR 1.8 /* hops inside a node when there are several nodes */
+/* With several nodes a ring's hop is never shorter than what the network's proxy thread needs (AMD 2 us, Intel 1 us;
+ * Simple three times). */
+#define PROXY_US_AMD 2
+#define PROXY_US_INTEL 1
+#define PROXY_SIMPLE 3
 
 /* One row for each generation; columns: 1, 2, more nodes. */
 typedef struct
@@ -101,15 +108,22 @@ psi_nccl_intra_us (const PsiCollectiveCase *c, PsiNcclAlgorithm algorithm, PsiPr
   if (!is_nccl (c))
     return own;
   guint wire = c->machine->intra.kind == PSI_LINK_NVLINK ? WIRE_NVLINK : WIRE_PCIE;
-  gboolean slow = c->shape.n_nodes > 1 && protocol == PSI_PROTOCOL_LL;
-  return hop_us[wire][algorithm][protocol] * (slow ? LL_INTRA_FACTOR : 1) + own;
+  double hop = hop_us[wire][algorithm][protocol], proxy = 0;
+  if (algorithm == PSI_NCCL_RING && c->shape.n_nodes > 1)
+    proxy = (c->machine->gpu.architecture == PSI_ARCHITECTURE_AMPERE ? PROXY_US_AMD : PROXY_US_INTEL) *
+            (protocol == PSI_PROTOCOL_SIMPLE ? PROXY_SIMPLE : 1);
+  return MAX (hop, proxy) + own;
 }
 
 double
 psi_nccl_inter_us (const PsiCollectiveCase *c, PsiNcclAlgorithm algorithm, PsiProtocol protocol)
 {
   double own = (double) c->machine->inter.latency_ps / 1e6;
-  return is_nccl (c) ? hop_us[WIRE_NETWORK][algorithm][protocol] + own : own;
+  if (!is_nccl (c))
+    return own;
+  /* With one member in each node nothing hides the latency: NCCL takes the tree's. */
+  PsiNcclAlgorithm row = c->shape.ranks_per_node == 1 ? PSI_NCCL_TREE : algorithm;
+  return hop_us[WIRE_NETWORK][row][protocol] + own;
 }
 
 guint

@@ -3,10 +3,12 @@
  *
  *   steps     2(n-1) all-reduce, n-1 all-gather, reduce-scatter and broadcast
  *   bytes     through each link of the ring: S steps / n (a broadcast sends S through each)
- *   rate      LL min (B/2, LL max), LL128 min (0.92 B, channels x max), Simple B; B of the link, and of the node's
- * network latency   base + (steps - nodes' steps) hop inside + nodes' steps hop between
+ *   rate      LL min (B/2, LL max), LL128 min (0.92 B, channels x max), Simple B;
+ *             B of the link, and of the node's network
+ *   latency   base + (steps - nodes' steps) hop inside + nodes' steps hop between
  *
- * Source: NCCL 2.28.9 src/graph/tuning.cc. A broadcast is chunked and flows: its members are one hop apart.
+ * Source: NCCL 2.28.9 src/graph/tuning.cc. A broadcast flows in chunks; its latency is here that of passing through
+ * all members, where NCCL counts one hop on a switch.
  * Limits: how many links of a mesh without a switch (V100) a ring finds depends on which GPUs are chosen. */
 
 #include "coll-model.h"

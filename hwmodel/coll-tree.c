@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Double binary tree over the nodes, a chain inside each node: an all-reduce goes up and down once.
  *
- *   bytes     S through each link inside a node; 2 (nodes - 1)/nodes S leave each node
- *   rate      B' = min (0.92 B, channels x max) x 0.85, Simple; LL min (B'/3.8, LL max); LL128 B' x 7/9 in one node,
- * 120/128 else, at most its own maximum; all times the correction by size. NCCL halves it and counts S bytes once,
- *             which is 2 S at that rate
+ *   bytes     S through each link inside a node, up one way and down the other; 2 (nodes - 1)/nodes S leave each node
+ *   rate      so that the time is NCCL's: S at half of R, R = 0.85 c(S) x
+ *             Simple   R' = min (0.92 B, channels x max)
+ *             LL       min (R'/3.8, LL max)
+ *             LL128    min (R' x 7/9 in one node or 120/128 in several, channels x max)
+ *             c(S) being the correction by size
  *   latency   base + 2 ((n/nodes - 1) hop inside + log2 (nodes) hop between)
  *
- * Source: NCCL 2.28.9 src/graph/tuning.cc; trees: Sanders, Speck, Traeff 2009. Limits: trees that NCCL finds on
- * machines with fewer network adapters than GPUs carry more than this. */
+ * Source: NCCL 2.28.9 src/graph/tuning.cc; trees: Sanders, Speck, Traeff 2009.
+ * Limits: trees of machines with fewer network adapters than GPUs carried up to 1.7 times this (A100 on EFA). */
 
 #include "coll-model.h"
 
@@ -42,11 +44,11 @@ static void
 tree_cost (const PsiCollectiveCase *c, PsiProtocol protocol, PsiCollectiveCost *ret_cost)
 {
   double nodes = c->shape.n_nodes, per_node = c->shape.ranks_per_node;
-  double up_and_down = 2 * (double) c->bytes;
-  ret_cost->intra_bytes = per_node > 1 ? psi_coll_bytes (up_and_down) : 0;
-  ret_cost->intra_bytes_per_s = tree_rate (c, protocol, c->wire_bytes_per_s);
-  ret_cost->inter_bytes = nodes > 1 ? psi_coll_bytes (up_and_down / per_node) : 0;
-  ret_cost->inter_bytes_per_s = tree_rate (c, protocol, c->node_bytes_per_s) / per_node;
+  double bytes = (double) c->bytes, leaving = 2 * (nodes - 1) / nodes;
+  ret_cost->intra_bytes = per_node > 1 ? c->bytes : 0;
+  ret_cost->intra_bytes_per_s = tree_rate (c, protocol, c->wire_bytes_per_s) / 2;
+  ret_cost->inter_bytes = nodes > 1 ? psi_coll_bytes (leaving * bytes / per_node) : 0;
+  ret_cost->inter_bytes_per_s = tree_rate (c, protocol, c->node_bytes_per_s) / 2 / per_node * MAX (leaving, 1);
 
   double depth = floor (log2 (nodes));
   double latency = psi_nccl_base_us (c, PSI_NCCL_TREE, protocol) +

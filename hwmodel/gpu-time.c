@@ -17,12 +17,15 @@
  * come from memory, not from the L2 cache; kernels of one stream do not overlap.
  *
  * Sources: form of the product: NVIDIA "Matrix Multiplication Background"; constants: fit to the published matmul
- * tables of SimuMax, 148 shapes of an A100 PCIe (mean error 3.3 %) and 321 of a B200 (9.9 %; the same shape measured
- * twice differs by 6.7 % from its mean). Ramp and occupancy of attention: the same tables, and FlashAttention-2 (arXiv
- * 2307.08691, figures 4 and 5). Unaligned products: 6.5 TFLOP/s on an A100 with head dimension 150 (BLOOM's 104 B
- * runs).
+ * tables of SimuMax, 148 rows of an A100 PCIe (mean error 3.5 %) and 321 of a B200 (10.4 %; the same when each eighth
+ * of the shapes is left out of the fit). The B200's rows of one shape differ by 13 % (standard deviation) with the
+ * output type, which this model does not know; no row is repeated, so its noise is unknown. Interpolating the residuals
+ * between shapes gained half a per cent. Ramp and occupancy of attention: fit by hand to the same tables, and
+ * FlashAttention-2 (arXiv 2307.08691, figures 4 and 5, from memory). Unaligned products: 6.5 TFLOP/s on an A100 with
+ * head dimension 150 (BLOOM's development runs).
  *
- * Limits: products of fewer than about 64 rows, sparse products, kernels that share the GPU. */
+ * Limits: products of fewer than about 64 rows, grouped products of many small experts (B200: a third too fast), sparse
+ * products, kernels that share the GPU. */
 
 #include "machine.h"
 #include "psi-time.h"

@@ -78,6 +78,13 @@ test_parts (void)
   double rate = gpu->peak_flops[PSI_DTYPE_BF16] * gpu->gemm_efficiency / gpu->sms;
   assert_near (psi_gpu_kernel_s (gpu, &wave), each_s + 2.0 * 256 * 128 * (8192 + (double) gpu->gemm_ramp_k) / rate,
                1e-12);
+  /* One row of tiles more: the more of the last wave is lost, the longer. */
+  PsiKernel more = gemm (PSI_DTYPE_BF16, 1, 10 * 256, 12 * 128, 1024);
+  PsiGpu hides = *gpu, loses = *gpu;
+  hides.gemm_tail = 0;
+  loses.gemm_tail = 1;
+  g_assert_cmpfloat (psi_gpu_kernel_s (&hides, &more), <, psi_gpu_kernel_s (gpu, &more));
+  g_assert_cmpfloat (psi_gpu_kernel_s (gpu, &more), <, psi_gpu_kernel_s (&loses, &more));
   PsiKernel four = wave;
   four.launches = 4;
   four.flops = 4 * 2.0 * 9 * 256 * 12 * 128 * 8192;
