@@ -169,12 +169,20 @@ test_llama_saved (void)
   g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-2-70b");
   PsiLowering lowering = plain;
   g_autoptr (PsiModel) eager = NULL, megatron = NULL;
-  const PsiLayerKind *head;
+  const PsiLayerKind *head, *block;
   gint64 v = 32000;
+  double flops = 0.0;
 
   eager = expand (settings, &lowering, 1);
   g_assert_cmpint (find_kind (eager, "block")->saved_bytes, ==,
                    tokens * (4 * h + 16 * h + 6 * q + 2 * q + 8 * f + 4 * a));
+  /* PyTorch's selective recompute: input, queries, values, gate, last product, attention output and its statistics. */
+  block = find_kind (eager, "block");
+  g_assert_cmpint (block->selective_saved_bytes, ==, tokens * (4 * h + 4 * q + 2 * k + 2 * f + 4 * a));
+  for (guint i = 0; i < block->selective_n; i++)
+    flops += g_array_index (block->kernels, PsiKernel, block->selective_first + i).flops;
+  g_assert_cmpfloat (flops, ==, 2.0 * (double) (tokens * (h * k + q * h + h * f)));
+  g_assert_cmpint (find_kind (eager, "head")->selective_saved_bytes, ==, find_kind (eager, "head")->saved_bytes);
   lowering.megatron = TRUE;
   megatron = expand (settings, &lowering, 1);
   g_assert_cmpint (find_kind (megatron, "block")->saved_bytes, ==,

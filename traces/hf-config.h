@@ -7,20 +7,21 @@
 
 typedef struct
 {
-  char *name;        /* "gpt2" : the file's name or _name_or_path */
-  char *family;      /* gpt llama moe bert t5 vit */
+  char *name;   /* "gpt2" : the file's name or _name_or_path */
+  char *family; /* gpt llama moe bert t5 vit */
   gint64 layers, hidden, heads, kv_heads, head_dim, ffn, vocab, sequence;
-  char *activation;  /* gelu swiglu relu gated-gelu */
-  char *norm;        /* layernorm rmsnorm */
+  char *activation; /* gelu swiglu relu gated-gelu */
+  char *norm;       /* layernorm rmsnorm */
   gboolean tied, qkv_bias, linear_bias;
   gint64 experts, experts_per_token, expert_ffn, shared_experts, first_dense_layers; /* moe */
-  gint64 q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim;  /* DeepSeek's latent attention; 0 = none */
-  gint64 positions;       /* learned position embeddings, 0 = none */
-  gint64 token_types;     /* bert */
-  gint64 decoder_layers, relative_buckets; /* t5: layers counts the encoder's */
+  gint64 q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim,
+      v_head_dim;                                   /* DeepSeek's latent attention; 0 = none */
+  gint64 positions;                                 /* learned position embeddings, 0 = none */
+  gint64 token_types;                               /* bert */
+  gint64 decoder_layers, relative_buckets;          /* t5: layers counts the encoder's */
   gint64 image_size, patch_size, channels, classes; /* vit */
-  gboolean pooler;        /* bert */
-  gboolean router_bias;   /* DeepSeek-V3: one correction for each expert beside the router */
+  gboolean pooler;                                  /* bert */
+  gboolean router_bias;                             /* DeepSeek-V3: one correction for each expert beside the router */
 } PsiModelDimensions;
 
 /* Fields absent in the file take the defaults of that architecture's configuration class.

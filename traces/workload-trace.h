@@ -29,14 +29,14 @@
 
 typedef struct
 {
-  char *name;                          /* "layer1.0.conv1" */
-  gint64 parameters;                   /* elements */
+  char *name;        /* "layer1.0.conv1" */
+  gint64 parameters; /* elements */
   double forward_flops, backward_flops;
   double forward_bytes, backward_bytes; /* activations read plus written, at element_bytes width; no parameters */
-  gint64 saved_bytes;                  /* kept for the backward, storage shared with other layers counted once */
-  gint64 saved_index_bytes;            /* the same for integers and booleans */
+  gint64 saved_bytes;                   /* kept for the backward, storage shared with other layers counted once */
+  gint64 saved_index_bytes;             /* the same for integers and booleans */
   gint64 output_bytes;
-  guint n_inputs;                      /* `inputs` column: "-" for the first layer, else row numbers from 0: "3" or "3,7" */
+  guint n_inputs; /* `inputs` column: "-" for the first layer, else row numbers from 0: "3" or "3,7" */
   guint inputs[4];
 } PsiTraceLayer;
 
@@ -44,8 +44,8 @@ typedef struct
 {
   char *name;
   gint64 parameters;
-  guint element_bytes;  /* width the byte columns were traced at: 4 */
-  GArray *layers;       /* of PsiTraceLayer */
+  guint element_bytes; /* width the byte columns were traced at: 4 */
+  GArray *layers;      /* of PsiTraceLayer */
 } PsiWorkloadTrace;
 
 /* (transfer full); errors name file and line. */

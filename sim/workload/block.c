@@ -18,7 +18,11 @@
  * so gpt with dropout and math attention is s b h (10 + 24/t + 5 a s / (h t)), with sequence parallelism
  * s b h (34 + 5 a s / h) / t: equations 1, 2 and 4 of Korthikanti et al., arXiv 2205.05198. Selective recompute drops
  * the scores or the log-sum-exp (equation 6), full recompute keeps the block's input (2 s b h).
- * Weight half of a split backward: inputs of the products and gradients of their outputs, 32 h of 34 h.
+ *
+ * Selective recompute under PyTorch is torchtitan's: the block's input, every second product (queries, values, gate,
+ * the last one), the fused attention's output and log-sum-exp stay, 2h/S + 2h/S + (4q + 2k + 2f + 4a) / t; the rest
+ * runs again, its collectives not counted. Models with experts drop the attention core there too. Weight half of a
+ * split backward: inputs of the products and gradients of their outputs, 32 h of 34 h.
  *
  * Context parallelism divides the tokens; keys and values travel once around the group forward, twice backward.
  * The gather of norm outputs for the weight gradient under sequence parallelism hides behind the input gradient and is
@@ -118,6 +122,24 @@ is_eager (const PsiLower *lower)
   return !lower->lowering->megatron && !lower->lowering->compile;
 }
 
+/* Ops from here on run again under PyTorch's selective recompute ... */
+static void
+begin_rerun (PsiLower *lower)
+{
+  if (lower->select_products)
+    psi_lower_begin_core (lower);
+}
+
+/* ... and those from here on do not: their results, `kept_bytes`, stay. */
+static void
+end_rerun (PsiLower *lower, gint64 kept_bytes)
+{
+  if (!lower->select_products)
+    return;
+  psi_lower_end_core (lower);
+  psi_lower_keep (lower, kept_bytes);
+}
+
 void
 psi_block_norm (PsiLower *lower, const PsiBlock *block)
 {
@@ -165,26 +187,38 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   gint64 width = lower->element_bytes, tp = lower->tp;
   gint64 q_bytes = tokens * q * width / tp, kv_bytes = 2 * key_tokens * k * width / tp;
 
+  begin_rerun (lower);
   psi_block_norm (lower, block);
   psi_lower_enter_tp (lower, whole_bytes);
-  if (cross || (is_eager (lower) && block->rope))
+  if (cross || (!lower->lowering->megatron && block->rope))
     {
+      end_rerun (lower, q_bytes);
       psi_lower_linear (lower, tokens, block->hidden, q, PSI_SPLIT_COLUMN, block->qkv_bias);
+      begin_rerun (lower);
       psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->qkv_bias);
+      end_rerun (lower, kv_bytes / 2);
       psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->qkv_bias);
     }
   else
-    psi_lower_linear (lower, tokens, block->hidden, q + 2 * k, PSI_SPLIT_COLUMN, block->qkv_bias);
+    {
+      end_rerun (lower, q_bytes + kv_bytes);
+      psi_lower_linear (lower, tokens, block->hidden, q + 2 * k, PSI_SPLIT_COLUMN, block->qkv_bias);
+    }
+  begin_rerun (lower);
   psi_lower_element (lower, PSI_ELEMENT_LAYOUT, (double) (q_bytes + kv_bytes) / (double) width);
   if (block->rope)
     psi_lower_element (lower, PSI_ELEMENT_ROPE, ((double) q_bytes + (double) kv_bytes / 2.0) / (double) width);
   psi_lower_save (lower, is_eager (lower) ? 3 * q_bytes : q_bytes + kv_bytes);
   add_context_ring (lower, kv_bytes);
 
-  psi_lower_begin_core (lower);
+  if (lower->select_products && lower->lowering->flash)
+    end_rerun (lower, q_bytes + tokens * block->heads / tp * 4);
+  else
+    psi_lower_begin_core (lower);
   psi_lower_attention (lower, block->sequences, block->heads / tp, block->queries, block->keys, block->head_dim,
                        block->head_dim, block->causal);
   psi_lower_end_core (lower);
+  begin_rerun (lower);
   if (MAX (lower->lowering->cp, 1) > 1)
     psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_GATHER, PSI_GROUP_CP, kv_bytes * lower->lowering->cp);
 
@@ -194,6 +228,7 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   psi_lower_linear (lower, tokens, q, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
   psi_lower_leave_tp (lower, whole_bytes);
   psi_block_residual (lower, block);
+  end_rerun (lower, 0);
 }
 
 void
@@ -202,9 +237,11 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
   gint64 tokens = lower->tokens;
   gint64 inner_bytes = tokens * ffn * lower->element_bytes / lower->tp;
 
-  if (block->gated && is_eager (lower))
+  end_rerun (lower, inner_bytes);
+  if (block->gated && !lower->lowering->megatron)
     {
       psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->linear_bias);
+      begin_rerun (lower);
       psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->linear_bias);
     }
   else
@@ -212,6 +249,8 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU,
                      (double) inner_bytes / lower->element_bytes);
   psi_lower_save (lower, inner_bytes * (!block->gated ? 2 : is_eager (lower) ? 4 : 3));
+  /* Of three products the last one's result stays, of two nothing needs it. */
+  end_rerun (lower, block->gated ? psi_block_stream_bytes (lower, block) : 0);
   psi_lower_linear (lower, tokens, ffn, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
 }
 
@@ -220,11 +259,13 @@ psi_block_mlp (PsiLower *lower, const PsiBlock *block)
 {
   gint64 whole_bytes = psi_block_whole_bytes (lower, block);
 
+  begin_rerun (lower);
   psi_block_norm (lower, block);
   psi_lower_enter_tp (lower, whole_bytes);
   psi_block_mlp_products (lower, block, block->ffn);
   psi_lower_leave_tp (lower, whole_bytes);
   psi_block_residual (lower, block);
+  end_rerun (lower, 0);
 }
 
 void
@@ -234,10 +275,12 @@ psi_block_finish (PsiLower *lower, const PsiBlock *block, PsiLayerKind *kind)
   gint64 gathered_bytes = lower->sequence_shards > 1 ? psi_block_whole_bytes (lower, block) : 0;
 
   kind->input_bytes = kind->output_bytes = stream_bytes;
+  psi_lower_keep (lower, stream_bytes);
   kind->forward_workspace_bytes = stream_bytes + gathered_bytes;
-  /* Gradients of the residual and of the widest inner tensor, gathered input and its gradient, one weight gradient. */
-  kind->backward_workspace_bytes =
-      2 * stream_bytes + lower->flow_bytes + 2 * gathered_bytes + lower->largest_matrix * lower->element_bytes;
+  /* Gradients of the residual and of the widest inner tensor, gathered input and its gradient; PyTorch makes a weight
+   * gradient before it adds it, Megatron's products add in place. */
+  kind->backward_workspace_bytes = 2 * stream_bytes + lower->flow_bytes + 2 * gathered_bytes +
+                                   (lower->lowering->megatron ? 0 : lower->largest_matrix * lower->element_bytes);
   psi_lower_finish (lower, kind);
 }
 

@@ -51,8 +51,7 @@ guint psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const Ps
 gint64 psi_block_tokens (const PsiLowering *lowering, gint64 sequence);
 
 /* Layers of a family for given dimensions; degrees are checked before. (transfer full) */
-typedef PsiModel *(*PsiBlockBuild) (const PsiModelDimensions *dimensions, const PsiLowering *lowering,
-                                    gint64 sequence);
+typedef PsiModel *(*PsiBlockBuild) (const PsiModelDimensions *dimensions, const PsiLowering *lowering, gint64 sequence);
 
 /* What expand and count_parameters of every transformer family do around their build function. */
 PsiModel *psi_block_expand (const PsiModelDimensions *dimensions, const PsiLowering *lowering, PsiBlockBuild build,

@@ -113,6 +113,7 @@ add_block (PsiModel *model, const char *name, const PsiModelDimensions *d, const
   PsiLower lower;
 
   psi_lower_init (&lower, lowering, tokens);
+  lower.select_products = FALSE; /* experts: drop the attention core, whatever the framework */
   if (d->kv_lora_rank > 0)
     add_latent_attention (&lower, block, d);
   else

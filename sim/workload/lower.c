@@ -82,6 +82,7 @@ psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens)
   lower->wide_dtype =
       dtype == PSI_DTYPE_FP8 || dtype == PSI_DTYPE_MXFP8 || dtype == PSI_DTYPE_NVFP4 ? PSI_DTYPE_BF16 : dtype;
   lower->element_bytes = dtype == PSI_DTYPE_FP32 || dtype == PSI_DTYPE_TF32 ? 4 : 2;
+  lower->select_products = !lowering->megatron;
   lower->ops = g_array_new (FALSE, TRUE, sizeof (Step));
 }
 
@@ -314,6 +315,12 @@ psi_lower_save (PsiLower *lower, gint64 bytes)
 }
 
 void
+psi_lower_keep (PsiLower *lower, gint64 bytes)
+{
+  lower->kept_bytes += bytes;
+}
+
+void
 psi_lower_add_parameters (PsiLower *lower, gint64 elements)
 {
   lower->parameters += elements;
@@ -341,25 +348,57 @@ emit (PsiLayerKind *kind, PsiPass pass, const Step *step, PsiCommOp comm)
     psi_kind_end_segment (kind, pass, comm, step->group, step->comm_bytes);
 }
 
+/* The kernels that selective recompute runs again, as one run of the kind's list: those of the forward if they are
+ * neighbours, else copies behind all others. */
+static void
+emit_core (const PsiLower *lower, PsiLayerKind *kind, const guint *first_kernels)
+{
+  guint n_copied = 0, n_runs = 0;
+  gboolean was_core = FALSE;
+
+  for (guint i = 0; i < lower->ops->len; i++)
+    {
+      const Step *step = &g_array_index (lower->ops, Step, i);
+      guint n = first_kernels[i + 1] - first_kernels[i];
+
+      if (n == 0)
+        continue;
+      n_runs += step->core && !was_core;
+      if (step->core && !was_core)
+        kind->selective_first = first_kernels[i];
+      kind->selective_n += step->core ? n : 0;
+      was_core = step->core;
+    }
+  if (n_runs <= 1)
+    return;
+  kind->selective_first = kind->kernels->len;
+  for (guint i = 0; i < lower->ops->len; i++)
+    if (g_array_index (lower->ops, Step, i).core)
+      for (guint k = first_kernels[i]; k < first_kernels[i + 1]; k++)
+        {
+          PsiKernel copy = g_array_index (kind->kernels, PsiKernel, k);
+
+          g_array_append_val (kind->kernels, copy);
+          n_copied++;
+        }
+  g_assert (n_copied == kind->selective_n);
+}
+
 void
 psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
 {
   guint n = lower->ops->len;
+  g_autofree guint *first_kernels = g_new (guint, n + 1);
 
   kind->selective_first = kind->selective_n = 0;
   for (guint i = 0; i < n; i++)
     {
       const Step *step = &g_array_index (lower->ops, Step, i);
-      guint before = kind->kernels->len;
 
+      first_kernels[i] = kind->kernels->len;
       emit (kind, PSI_PASS_FORWARD, step, step->forward_comm);
-      if (step->core)
-        {
-          if (kind->selective_n == 0)
-            kind->selective_first = before;
-          kind->selective_n += kind->kernels->len - before;
-        }
     }
+  first_kernels[n] = kind->kernels->len;
   psi_kind_end_segment (kind, PSI_PASS_FORWARD, PSI_COMM_NONE, PSI_GROUP_TP, 0);
   for (guint i = n; i-- > 0;)
     {
@@ -378,6 +417,9 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   kind->model_flops = lower->model_flops;
   kind->saved_bytes = lower->saved_bytes;
   kind->weight_saved_bytes = MIN (lower->weight_saved_bytes, lower->saved_bytes);
-  kind->selective_saved_bytes = lower->saved_bytes - lower->core_saved_bytes;
+  kind->selective_saved_bytes = lower->select_products && lower->kept_bytes > 0
+                                    ? MIN (lower->kept_bytes, lower->saved_bytes)
+                                    : lower->saved_bytes - lower->core_saved_bytes;
+  emit_core (lower, kind, first_kernels);
   g_clear_pointer (&lower->ops, g_array_unref);
 }

@@ -56,6 +56,8 @@ typedef struct
   gint64 largest_matrix;   /* elements of one GPU's largest weight */
   gint64 flow_bytes;       /* largest gradient alive between two ops of the backward */
   gboolean in_core;
+  gboolean select_products; /* selective recompute as PyTorch does it: keep what psi_lower_keep() names, run the rest */
+  gint64 kept_bytes;        /* what selective recompute keeps then */
 } PsiLower;
 
 void psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens);
@@ -90,6 +92,10 @@ void psi_lower_leave_tp (PsiLower *lower, gint64 bytes);
 void psi_lower_save (PsiLower *lower, gint64 bytes);
 void psi_lower_add_parameters (PsiLower *lower, gint64 elements);
 
-/* The run of ops between these two is what selective recompute runs again. */
+/* Keep these bytes under PyTorch's selective recompute; they are part of what psi_lower_save() counts, or the result
+ * of a product whose consumer saves nothing. Nothing under Megatron's. */
+void psi_lower_keep (PsiLower *lower, gint64 bytes);
+
+/* The ops between these two are what selective recompute runs again; several such runs add up. */
 void psi_lower_begin_core (PsiLower *lower);
 void psi_lower_end_core (PsiLower *lower);

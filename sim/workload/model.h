@@ -52,29 +52,29 @@ typedef struct
   gint64 parameters;         /* elements on one GPU of the tp group (experts: after ep too), trainable or not */
   gint64 expert_parameters;  /* the share of `parameters` that belongs to routed experts (reduced over dp/ep only) */
   double trainable_fraction; /* 1 unless frozen */
-  double model_flops;        /* forward FLOPs of the whole layer and micro-batch, all tp and cp GPUs together (for MFU) */
+  double model_flops; /* forward FLOPs of the whole layer and micro-batch, all tp and cp GPUs together (for MFU) */
 
-  GArray *kernels;                 /* of PsiKernel */
-  GArray *segments[PSI_N_PASSES];  /* of PsiSegment, in execution order of that pass */
-  gint64 saved_bytes;              /* kept from the forward until the backward, the layer's input included once */
-  gint64 weight_saved_bytes;       /* the part of saved_bytes that the weight-gradient half still needs */
-  gint64 input_bytes;              /* the layer's input: all that full recompute keeps */
-  gint64 output_bytes;             /* boundary tensor to the next layer */
-  gint64 selective_saved_bytes;    /* kept under selective recompute */
+  GArray *kernels;                    /* of PsiKernel */
+  GArray *segments[PSI_N_PASSES];     /* of PsiSegment, in execution order of that pass */
+  gint64 saved_bytes;                 /* kept from the forward until the backward, the layer's input included once */
+  gint64 weight_saved_bytes;          /* the part of saved_bytes that the weight-gradient half still needs */
+  gint64 input_bytes;                 /* the layer's input: all that full recompute keeps */
+  gint64 output_bytes;                /* boundary tensor to the next layer */
+  gint64 selective_saved_bytes;       /* kept under selective recompute */
   guint selective_first, selective_n; /* kernels (forward) that selective recompute runs again; n = 0: none */
-  gint64 forward_workspace_bytes;  /* transient peak above what stays, while the forward runs */
-  gint64 backward_workspace_bytes; /* the same for the backward, above saved_bytes, which stay until it ends */
-  gboolean never_recomputed;       /* embedding and head: frameworks do not checkpoint them, full recompute keeps all */
-  gint64 parameter_bytes;          /* uniform only: bytes of one copy, which need not be 2 * parameters; else 0 */
-  guint open_pass;                 /* pass + 1 whose last segment still takes kernels, 0 = none; for psi_kind_*() only */
+  gint64 forward_workspace_bytes;     /* transient peak above what stays, while the forward runs */
+  gint64 backward_workspace_bytes;    /* the same for the backward, above saved_bytes, which stay until it ends */
+  gboolean never_recomputed; /* embedding and head: frameworks do not checkpoint them, full recompute keeps all */
+  gint64 parameter_bytes;    /* uniform only: bytes of one copy, which need not be 2 * parameters; else 0 */
+  guint open_pass;           /* pass + 1 whose last segment still takes kernels, 0 = none; for psi_kind_*() only */
 } PsiLayerKind;
 
 /* One layer of the model, in order of execution. */
 typedef struct
 {
-  guint kind;       /* index into PsiModel.kinds */
-  guint n_inputs;   /* 0 for the first layer; 1 = the layer before it, as nearly always; more or other: a branch */
-  guint inputs[4];  /* indices of the layers whose outputs it reads, ascending */
+  guint kind;      /* index into PsiModel.kinds */
+  guint n_inputs;  /* 0 for the first layer; 1 = the layer before it, as nearly always; more or other: a branch */
+  guint inputs[4]; /* indices of the layers whose outputs it reads, ascending */
 } PsiLayer;
 
 typedef struct
@@ -84,28 +84,29 @@ typedef struct
   char *description; /* one line: dimensions and where they come from */
   GArray *kinds;     /* of PsiLayerKind */
   GArray *layers;    /* of PsiLayer */
-  guint first_block, n_blocks; /* the run of layers that `partition = layers` divides evenly (embedding before, head after) */
-  gint64 parameters;           /* of the whole model, exact, tied tensors once */
-  gint64 tied_parameters;      /* elements (on one tp GPU) that first and last layer share; the first counts them in its
-                                 * `parameters`, the last does not; both hold them if on different GPUs */
-  gint64 tokens_per_sample;    /* sequence length; 1 for a trace of images */
+  guint first_block,
+      n_blocks;      /* the run of layers that `partition = layers` divides evenly (embedding before, head after) */
+  gint64 parameters; /* of the whole model, exact, tied tensors once */
+  gint64 tied_parameters;   /* elements (on one tp GPU) that first and last layer share; the first counts them in its
+                             * `parameters`, the last does not; both hold them if on different GPUs */
+  gint64 tokens_per_sample; /* sequence length; 1 for a trace of images */
   double model_flops_per_sample; /* forward FLOPs of one sample, by the usual counting (MFU) */
-  gboolean is_uniform;         /* the paper's model: fixed times, byte counts given directly */
+  gboolean is_uniform;           /* the paper's model: fixed times, byte counts given directly */
 } PsiModel;
 
 /* Lowering: everything a family needs to know about the plan to produce numbers for one GPU and one micro-batch. */
 typedef struct
 {
-  gint64 micro_batch;    /* samples */
-  gint64 sequence;       /* tokens per sample */
-  guint tp, cp, ep;      /* degrees */
+  gint64 micro_batch; /* samples */
+  gint64 sequence;    /* tokens per sample */
+  guint tp, cp, ep;   /* degrees */
   gboolean sequence_parallel;
-  PsiDtype dtype;        /* of activations and matrix products */
-  gboolean flash;        /* fused attention, no score matrix kept */
-  gboolean compile;      /* elementwise kernels fused by a compiler */
-  gboolean megatron;     /* framework = megatron: fused kernels, vocabulary-parallel loss; else pytorch eager */
+  PsiDtype dtype;    /* of activations and matrix products */
+  gboolean flash;    /* fused attention, no score matrix kept */
+  gboolean compile;  /* elementwise kernels fused by a compiler */
+  gboolean megatron; /* framework = megatron: fused kernels, vocabulary-parallel loss; else pytorch eager */
   gboolean dropout;
-  guint loss_chunks;     /* logits computed in that many chunks, at least 1; 0 counts as 1 */
+  guint loss_chunks;       /* logits computed in that many chunks, at least 1; 0 counts as 1 */
   gboolean attention_copy; /* the fused attention's output is kept twice: flash-attn wants another layout than the
                             * framework's (measured on A100 with micro_batch > 1 under Megatron; not from H100 on) */
 } PsiLowering;

@@ -23,10 +23,10 @@ extern const PsiFamily *const psi_families[]; /* NULL-ended */
 typedef struct
 {
   char *name;
-  const PsiFamily *family;         /* NULL for uniform and traces */
-  PsiModelDimensions *dimensions;  /* with overrides of [model] applied; NULL for uniform and traces */
-  PsiWorkloadTrace *trace;         /* traces only */
-  gint64 parameters;               /* exact; uniform: psi_p / 2 */
+  const PsiFamily *family;        /* NULL for uniform and traces */
+  PsiModelDimensions *dimensions; /* with overrides of [model] applied; NULL for uniform and traces */
+  PsiWorkloadTrace *trace;        /* traces only */
+  gint64 parameters;              /* exact; uniform: psi_p / 2 */
   gboolean is_uniform;
 } PsiModelSource;
 
