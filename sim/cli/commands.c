@@ -26,6 +26,11 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
   [PSI_OPTION_TIMELINE_RANKS] = { "timeline-ranks", 0, "A-B", NULL, TRUE },
   [PSI_OPTION_REPORT] = { "report", 0, "FILE", NULL, TRUE },
   [PSI_OPTION_CRITICAL_PATH] = { "critical-path", 0, NULL, NULL, TRUE },
+  [PSI_OPTION_OUTPUT] = { "output", 'o', "FILE", "write the result into FILE" },
+  [PSI_OPTION_BACKEND] = { "backend", 0, "cuda|host", "what to measure: GPUs (default) or CPU cores" },
+  [PSI_OPTION_BUDGET] = { "budget", 0, "SECONDS", "time to measure for (default 240)" },
+  [PSI_OPTION_OPERATION] = { "op", 0, "OP", "the collective that logs of nccl-tests are about, if they do not say it" },
+  [PSI_OPTION_SOURCE] = { "source", 0, "TEXT", "where the numbers come from: makes the profile `published`" },
 };
 
 #define BIT PSI_OPTION_BIT
@@ -85,11 +90,37 @@ const PsiCommand psi_commands[] = {
     .help = "print what can stand in place of the last WORD, for the shell",
     .max_words = 100000,
     .handler = psi_cmd_complete },
-  { .name = "calibrate" },
-  { .name = "fit" },
+  { .name = "calibrate",
+    .arguments = "-o FILE",
+    .help = "measure this machine and write a profile",
+    .details = "Runs products, copies and collectives on the GPUs (or CPU cores) of this machine, fits curves to them "
+               "and compares them with the datasheet. FILE is then a machine: --machine FILE. The samples are kept "
+               "beside it, for 'psisim fit'. Ctrl-C ends the measurement early; what was measured is used.",
+    .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_BACKEND) | BIT (PSI_OPTION_BUDGET) | BIT (PSI_OPTION_PLOT) |
+               BIT (PSI_OPTION_JSON),
+    .handler = psi_cmd_calibrate },
+  { .name = "fit",
+    .arguments = "SAMPLES ... -o FILE",
+    .help = "turn samples or logs of nccl-tests into a profile",
+    .details = "SAMPLES are files that 'calibrate' or the bench programs wrote, or output of nccl-tests (text, or JSON "
+               "by its option -J). All of them together become one profile, FILE.",
+    .min_words = 1,
+    .max_words = 10000,
+    .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_OPERATION) | BIT (PSI_OPTION_SOURCE) | BIT (PSI_OPTION_PLOT) |
+               BIT (PSI_OPTION_JSON),
+    .handler = psi_cmd_fit },
   { .name = "train" },
   { .name = "converge" },
-  { .name = "collective" },
+  { .name = "collective",
+    .arguments = "OP [--machine M] [--gpus N]",
+    .help = "time and bandwidth of one collective from 8 B to 1 GiB",
+    .details = "The columns are those of nccl-tests, so that a log of it can be held beside them. Of the keys, machine, "
+               "gpus, gpus_per_node and internode count; without gpus one node is taken.",
+    .min_words = 1,
+    .max_words = 1,
+    .keys = TRUE,
+    .options = BIT (PSI_OPTION_JSON),
+    .handler = psi_cmd_collective },
   { .name = "validate" },
   { NULL },
 };

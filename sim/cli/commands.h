@@ -27,6 +27,11 @@ typedef enum
   PSI_OPTION_TIMELINE_RANKS,
   PSI_OPTION_REPORT,
   PSI_OPTION_CRITICAL_PATH,
+  PSI_OPTION_OUTPUT,    /* FILE */
+  PSI_OPTION_BACKEND,   /* calibrate: cuda, host */
+  PSI_OPTION_BUDGET,    /* calibrate: seconds */
+  PSI_OPTION_OPERATION, /* fit: the collective of a log that does not say it */
+  PSI_OPTION_SOURCE,    /* fit: where others' numbers come from */
   PSI_N_OPTIONS
 } PsiOptionId;
 
@@ -78,6 +83,9 @@ int psi_cmd_compare (const PsiArguments *arguments);
 int psi_cmd_explain (const PsiArguments *arguments);  /* words: [NAME] */
 int psi_cmd_schedule (const PsiArguments *arguments); /* schedule show; words: [FILE] */
 int psi_cmd_list (const PsiArguments *arguments);
+int psi_cmd_fit (const PsiArguments *arguments);        /* words: SAMPLES ... */
+int psi_cmd_calibrate (const PsiArguments *arguments);
+int psi_cmd_collective (const PsiArguments *arguments); /* words: OP */
 int psi_cmd_help (const PsiArguments *arguments);
 int psi_cmd_complete (const PsiArguments *arguments);
 

@@ -319,9 +319,11 @@ start_jobs (Work *work)
     g_main_loop_quit (work->loop);
 }
 
-guint
-psi_plot_report (const PsiReport *report, const char *directory, GError **error)
+/* Takes `figures`. */
+static guint
+draw (GPtrArray *figures, const char *directory, GError **error)
 {
+  g_autoptr (GPtrArray) owned = figures;
   g_autofree char *gnuplot = g_find_program_in_path ("gnuplot");
 
   if (gnuplot == NULL)
@@ -339,7 +341,6 @@ psi_plot_report (const PsiReport *report, const char *directory, GError **error)
 
   g_autoptr (GMainContext) context = g_main_context_new ();
   g_autoptr (GMainLoop) loop = g_main_loop_new (context, FALSE);
-  g_autoptr (GPtrArray) figures = list_figures (report);
   Work work = { .directory = directory, .gnuplot = gnuplot, .figures = figures, .loop = loop };
 
   g_main_context_push_thread_default (context);
@@ -353,4 +354,39 @@ psi_plot_report (const PsiReport *report, const char *directory, GError **error)
       return 0;
     }
   return figures->len;
+}
+
+guint
+psi_plot_report (const PsiReport *report, const char *directory, GError **error)
+{
+  return draw (list_figures (report), directory, error);
+}
+
+guint
+psi_plot_profile (const PsiProfile *profile, const char *directory, GError **error)
+{
+  GPtrArray *figures = g_ptr_array_new_with_free_func (figure_free);
+  const char *previous = NULL;
+
+  for (guint i = 0; i < profile->curves->len; i++)
+    {
+      const PsiCurve *curve = profile->curves->pdata[i];
+      guint n_series = 0;
+
+      if (g_strcmp0 (previous, curve->name) == 0)
+        continue; /* curves of one name are neighbours and share a figure */
+      previous = curve->name;
+      char *data = psi_plot_data_curves (profile, curve->name, &n_series);
+      char *stem = g_strcanon (g_strconcat ("fit-", curve->name, NULL), G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_-", '-');
+      add_figure (figures, "fit.gp", stem, data,
+                  g_strdup_printf ("%s: measured and fitted, %s", curve->name, profile->name), number_text (n_series),
+                  NULL);
+    }
+  if (figures->len == 0)
+    {
+      g_set_error (error, PSI_PLOT_ERROR, PSI_PLOT_ERROR_DIRECTORY, "no curves to draw: only products were measured");
+      g_ptr_array_unref (figures);
+      return 0;
+    }
+  return draw (figures, directory, error);
 }

@@ -2,6 +2,7 @@
 /* Pictures of a report: data files, and gnuplot (5.2 or later) over them. */
 #pragma once
 
+#include "profile.h"
 #include "report.h"
 
 /* Draw every figure that the report has data for into `directory`, which is made if need be: for each figure NAME.tsv
@@ -9,6 +10,9 @@
  * PLAN-memory, PLAN-memory-classes, PLAN-timeline, PLAN-traffic. A picture is complete or not there.
  * Returns the number of figures drawn, or 0 with an error. */
 guint psi_plot_report (const PsiReport *report, const char *directory, GError **error);
+
+/* Draw the curves of a profile, one figure fit-CURVE for each name: points, fitted segments. Returns as above. */
+guint psi_plot_profile (const PsiProfile *profile, const char *directory, GError **error);
 
 #define PSI_PLOT_ERROR (psi_plot_error_quark ())
 typedef enum
@@ -26,3 +30,6 @@ char *psi_plot_data_memory (const PsiPlanReport *plan);
 char *psi_plot_data_memory_classes (const PsiPlanReport *plan, guint *ret_n_rows);
 char *psi_plot_data_timeline (const PsiPlanReport *plan, guint *ret_n_rows, char **ret_kinds);
 char *psi_plot_data_traffic (const PsiPlanReport *plan);
+
+/* All curves of that name, one block each: size in bytes, then seconds: median, 10th and 90th percentile, fitted. */
+char *psi_plot_data_curves (const PsiProfile *profile, const char *name, guint *ret_n_series);
