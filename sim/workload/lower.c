@@ -165,9 +165,12 @@ psi_lower_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outputs, P
   gint64 n = split == PSI_SPLIT_COLUMN ? outputs / lower->tp : outputs;
   gint64 shards = lower->sequence_shards;
 
+  /* Rows that each GPU of the group has for itself (a router's) count for all of them. */
+  gint64 whole_rows = split == PSI_SPLIT_NONE && rows < lower->tokens ? rows * shards : rows;
+
   add_products (lower, lower->dtype, 1, rows, n, k);
   lower->parameters += k * n + (bias ? n : 0);
-  lower->model_flops += 2.0 * (double) rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
+  lower->model_flops += 2.0 * (double) whole_rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
   /* The whole-width side of a split product is sharded along the sequence. */
   count_linear (lower, k * n, rows * k * lower->element_bytes / (split == PSI_SPLIT_ROW ? 1 : shards),
                 rows * n * lower->element_bytes / (split == PSI_SPLIT_COLUMN ? 1 : shards));
