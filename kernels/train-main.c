@@ -144,12 +144,8 @@ check_zero (const TrainOptions *options, const TrainSchedule *schedule, TrainErr
 {
   if (options->zero == 0)
     return true;
-  if (schedule->n_ranks > 1 && !schedule->replicas)
-    for (int chunk = 0; chunk < schedule->n_chunks; chunk++)
-      for (int rank = 1; rank < schedule->n_ranks; rank++)
-        if (train_schedule_part (schedule, rank, chunk) != train_schedule_part (schedule, 0, chunk))
-          return train_fail (error, "--zero: '%d' needs a schedule in which every rank holds every part",
-                             options->zero);
+  if (!schedule->whole)
+    return train_fail (error, "--zero: '%d' needs a schedule in which every rank holds every part", options->zero);
   if (schedule->updates && options->zero < 3)
     return train_fail (error, "--zero: '%d' needs lists without U words, allowed: 0 and 3", options->zero);
   if (!schedule->updates && options->update > TRAIN_UPDATE_SYNCHRONOUS)

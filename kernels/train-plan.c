@@ -255,12 +255,12 @@ mark_updates (const Builder *builder, bool owned)
       {
         int part = train_schedule_part (schedule, rank, chunk);
 
-        for (int step = 0; step < plan->n_steps; step++)
-          if (*update_place (builder, rank, chunk, step) < 0 && (!owned || plan->owners[part] == rank))
-            return train_fail (builder->error, "missing op: rank %d has no U%d of step %d", rank, chunk, step);
         for (int other = 0; other < chunk; other++)
           if (train_schedule_part (schedule, rank, other) == part)
             return train_fail (builder->error, "rank %d holds part %d twice", rank, part);
+        for (int step = 0; step < plan->n_steps; step++)
+          if (*update_place (builder, rank, chunk, step) < 0 && (!owned || plan->owners[part] == rank))
+            return train_fail (builder->error, "missing op: rank %d has no U%d of step %d", rank, chunk, step);
       }
   return true;
 }
@@ -283,7 +283,7 @@ set_versions (const Builder *builder, TrainUpdate update)
             continue;
           if (op->kind == 'F' && slot == SLOT_FORWARD && !schedule->updates)
             {
-              int worker = plan->n_workers == schedule->n_ranks && schedule->replicas ? rank : op->batch;
+              int worker = op->batch * plan->n_workers / plan->n_batches;
 
               if (train_is_stale (update, worker, op->part, plan->n_workers, schedule->n_parts) && op->step > 0)
                 op->version = op->step - 1;
@@ -530,7 +530,7 @@ train_plan_new (const TrainSchedule *schedule, int n_steps, TrainUpdate update, 
   plan->schedule = schedule;
   plan->n_steps = n_steps;
   plan->n_batches = schedule->micro_batches * (schedule->replicas ? schedule->n_ranks : 1);
-  plan->n_workers = schedule->replicas ? schedule->n_ranks : schedule->micro_batches;
+  plan->n_workers = schedule->whole && schedule->n_ranks > 1 ? schedule->n_ranks : schedule->micro_batches;
   plan->programs = train_new (n_ranks, sizeof (TrainProgram));
   plan->n_holders = train_new (n_parts, sizeof (int));
   plan->holders = train_new (n_parts * n_ranks, sizeof (int));

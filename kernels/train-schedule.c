@@ -355,6 +355,7 @@ finish (Parser *parser)
                    train_schedule_part (schedule, rank, list->tokens[i].chunk) == 0;
         runs_first += found;
       }
+  schedule->whole = whole;
   schedule->replicas = whole && runs_first > 1;
   if (!schedule->updates && (schedule->repeats || schedule->steps > 1))
     return train_fail (parser->error, "%s: lists that repeat or cover several steps need U words", parser->name);

@@ -47,6 +47,7 @@ typedef struct
   int steps;         /* steps the repeated lists cover */
   bool repeats;      /* a `repeat` line: `once` runs first, then `loop` for ever; without it only `loop` is filled */
   bool updates;      /* U words are in the file; without them every list ends in the update of its chunks */
+  bool whole;        /* every rank holds every part: its own worker */
   bool replicas;     /* every rank holds the whole model and runs micro-batches 0..m-1 of its own data */
   int *part_of;      /* [chunk * n_ranks + rank] */
   TrainList *once, *loop; /* one per rank */
