@@ -251,15 +251,23 @@ bench_options_parse (BenchOptions *options, int argc, char **argv)
     usage_error (options, "--rank", "must be less than --ranks");
   options->budget_s = budget_s > 0 ? budget_s : options->quick ? 20 : 240;
 
-  if (options->output && options->rank == 0 && !(options->stream = fopen (options->output, "w")))
-    {
-      bench_warn (options, "%s: %s", options->output, strerror (errno));
-      exit (1);
-    }
-
   struct sigaction action = { .sa_handler = on_signal };
   sigaction (SIGINT, &action, NULL);
   sigaction (SIGTERM, &action, NULL);
+}
+
+bool
+bench_output_open (BenchOptions *options)
+{
+  const char *file = options->rank > 0 ? "/dev/null" : options->output;
+
+  if (file && !(options->stream = fopen (file, "w")))
+    {
+      options->stream = stdout;
+      bench_warn (options, "%s: %s", file, strerror (errno));
+      return false;
+    }
+  return true;
 }
 
 /* ---- Sections ---- */
@@ -281,8 +289,8 @@ bench_section_wanted (const BenchOptions *options, const char *name)
   return false;
 }
 
-static bool
-only_is_known (const BenchOptions *options, const BenchSection *sections, int n)
+bool
+bench_sections_check (const BenchOptions *options, const BenchSection *sections, int n)
 {
   const char *at = options->only;
 
@@ -311,8 +319,6 @@ bench_sections_run (const BenchOptions *options, const BenchSection *sections, i
   double end_s = bench_now_s () + options->budget_s;
   double first_end_s = options->sweeps > 1 ? end_s - 0.4 * options->budget_s : end_s;
 
-  if (!only_is_known (options, sections, n))
-    return 2;
   for (int sweep = 0; sweep < options->sweeps; sweep++)
     {
       double shares = 0;
@@ -427,7 +433,11 @@ void
 bench_line_end (const BenchOptions *options)
 {
   fputs ("}\n", options->stream);
-  fflush (options->stream);
+  if (fflush (options->stream))
+    {
+      bench_warn (options, "cannot write the samples: %s", strerror (errno));
+      exit (1);
+    }
 }
 
 static void

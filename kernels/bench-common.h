@@ -38,8 +38,12 @@ typedef struct
 } BenchStats;
 
 /* Parse the command line; ends the program with status 0 (--help) or 2 (wrong usage, one line on stderr). Also reads
- * OMPI_COMM_WORLD_*, SLURM_* and opens the output, and catches Ctrl-C and SIGTERM. */
+ * OMPI_COMM_WORLD_* and SLURM_*, and catches Ctrl-C and SIGTERM. */
 void bench_options_parse (BenchOptions *options, int argc, char **argv);
+
+/* Open the output, once it is known that there is something to measure. Only rank 0 writes. FALSE: it cannot be
+ * written, and a warning was printed. */
+bool bench_output_open (BenchOptions *options);
 
 /* Set by Ctrl-C or SIGTERM; measuring loops look at it. */
 bool bench_interrupted (void);
@@ -73,6 +77,9 @@ typedef struct
 /* Run the wanted sections within the budget; time that one leaves over goes to the next ones. The second sweep, in
  * reverse order, shows drift. Ends after the section in progress when interrupted. Returns the exit status. */
 int bench_sections_run (const BenchOptions *options, const BenchSection *sections, int n, void *state);
+
+/* Is every name of --only one of the sections? If not, a line says what is allowed. */
+bool bench_sections_check (const BenchOptions *options, const BenchSection *sections, int n);
 bool bench_section_wanted (const BenchOptions *options, const char *name);
 
 /* i-th of n points in an order that covers the whole list early, backwards in odd sweeps. */

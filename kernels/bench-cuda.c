@@ -350,6 +350,8 @@ main (int argc, char **argv)
   BenchGpu gpu = { .options = &options, .filled = -1 };
 
   bench_options_parse (&options, argc, argv);
+  if (!bench_sections_check (&options, sections, sizeof sections / sizeof sections[0]))
+    return 2;
   if (options.ranks > 1 && !options.id_file)
     {
       bench_warn (&options, "several processes need --id-file PATH on a file system that all of them see");
@@ -361,10 +363,7 @@ main (int argc, char **argv)
       gpu.device = (options.local_rank >= 0 ? options.local_rank : options.rank) % gpu.n_devices;
       gpu.n_devices = 1;
     }
-  /* Several processes write one file: only the first one writes it. */
-  if (options.rank > 0 && !(options.stream = fopen ("/dev/null", "w")))
-    return 1;
-  if (!open_gpu (&gpu, argc, argv) || !warm_up (&gpu))
+  if (!bench_output_open (&options) || !open_gpu (&gpu, argc, argv) || !warm_up (&gpu))
     return 1;
 
   int status = options.ranks > 1 ? bench_sections_run (&options, sections_of_many, 1, &gpu)
@@ -372,10 +371,5 @@ main (int argc, char **argv)
   bench_gpu_pools_free (&gpu);
   cublasDestroy (gpu.cublas);
   bench_nvml_close (&gpu.nvml);
-  if (fflush (options.stream) || ferror (options.stream))
-    {
-      bench_warn (&options, "cannot write the samples");
-      return 1;
-    }
   return status;
 }

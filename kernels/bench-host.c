@@ -285,7 +285,7 @@ run_sizes (Host *host, const What *kinds, int n_kinds, size_t least, size_t larg
   BenchCommand list[256];
   int n = 0;
 
-  for (size_t bytes = least; bytes <= largest; bytes *= host->options->quick ? 4 : 2)
+  for (size_t bytes = least; bytes <= largest; bytes *= 2)
     for (int i = 0; i < n_kinds; i++)
       list[n++] = (BenchCommand){ .what = (int) kinds[i], .bytes = bytes };
   run_list (host, list, n, sweep, deadline_s);
@@ -295,8 +295,8 @@ static int
 copy_run (void *state, int sweep, double deadline_s)
 {
   Host *host = state;
-  const What kinds[] = { WHAT_COPY, WHAT_SCALE, WHAT_AXPY, WHAT_MOMENTUM };
-  run_sizes (host, kinds, 4, 4096, host->pool_bytes, sweep, deadline_s);
+  const What kinds[] = { WHAT_COPY, WHAT_MOMENTUM, WHAT_AXPY, WHAT_SCALE };
+  run_sizes (host, kinds, host->options->quick ? 2 : 4, 4096, host->pool_bytes, sweep, deadline_s);
   return 0;
 }
 
@@ -337,7 +337,9 @@ main (int argc, char **argv)
   Host *host = calloc (1, sizeof *host);
 
   bench_options_parse (&options, argc, argv);
-  if (!host)
+  if (!bench_sections_check (&options, sections, sizeof sections / sizeof sections[0]))
+    return 2;
+  if (!host || !bench_output_open (&options))
     return 1;
   host->options = &options;
   long cpus = sysconf (_SC_NPROCESSORS_ONLN), cache = sysconf (_SC_LEVEL3_CACHE_SIZE);
@@ -368,11 +370,6 @@ main (int argc, char **argv)
     order (host, &(BenchCommand){ .what = WHAT_FORWARD, .ints = { 256, 256, 256 } }, 10, 1);
   int status = bench_sections_run (&options, sections, sizeof sections / sizeof sections[0], host);
   bench_ranks_close (&host->ranks);
-  if (fflush (options.stream) || ferror (options.stream))
-    {
-      bench_warn (&options, "cannot write the samples");
-      return 1;
-    }
   free (host->in);
   free (host->out);
   free (host->third);

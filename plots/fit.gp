@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# A measured curve and what was fitted to it: one colour for each group of GPUs.
+# A measured curve and what was fitted to it: one colour for each group of ranks.
 # DATA: blocks with a name, then bytes and seconds: median, 10th and 90th percentile, fitted. ARG4: number of blocks.
 argv_data = ARG1
 argv_out = ARG2
@@ -11,15 +11,16 @@ WIDTH = 860
 HEIGHT = most(460, 140 + 22 * n_series)
 colour(i) = plan_colours[i % 8 + 1]
 
-# Powers of two of the size, powers of ten of the time.
 set logscale x 2
 set logscale y 10
 set xlabel "size"
 set ylabel "time"
 set xtics ("8 B" 8, "64 B" 64, "512 B" 512, "4 KiB" 2**12, "32 KiB" 2**15, "256 KiB" 2**18, "2 MiB" 2**21, "16 MiB" 2**24, \
   "128 MiB" 2**27, "1 GiB" 2**30, "8 GiB" 2.0**33, "64 GiB" 2.0**36)
-set ytics ("1 ns" 1e-9, "10 ns" 1e-8, "100 ns" 1e-7, "1 us" 1e-6, "10 us" 1e-5, "100 us" 1e-4, "1 ms" 1e-3, "10 ms" 1e-2, "100 ms" 1e-1, "1 s" 1, \
-  "10 s" 10, "100 s" 100)
+set ytics () scale 0.5
+do for [decade=-9:3] {
+  do for [m in "1 2 5"] { set ytics add (time_text(m * 10.0**decade) m * 10.0**decade) }
+}
 set grid xtics ytics linecolor rgb FAINT linewidth 0.6 linetype 1
 set key outside right top title "points measured,\nlines fitted" left
 set lmargin 9

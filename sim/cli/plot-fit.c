@@ -13,11 +13,11 @@ static void
 append_series (GString *out, const PsiCurve *curve)
 {
   if (curve->n_ranks < 2)
-    g_string_append_printf (out, "\"one GPU\"\n");
+    g_string_append_printf (out, "\"one rank\"\n");
   else if (curve->n_nodes > 1)
-    g_string_append_printf (out, "\"%u GPUs, %u nodes\"\n", curve->n_ranks, curve->n_nodes);
+    g_string_append_printf (out, "\"%u ranks, %u nodes\"\n", curve->n_ranks, curve->n_nodes);
   else
-    g_string_append_printf (out, "\"%u GPUs\"\n", curve->n_ranks);
+    g_string_append_printf (out, "\"%u ranks\"\n", curve->n_ranks);
   for (guint i = 0; i < curve->points->len; i++)
     {
       const PsiCurvePoint *point = &g_array_index (curve->points, PsiCurvePoint, i);

@@ -37,6 +37,7 @@ typedef struct
 {
   PsiTable *table;
   GPtrArray *faults; /* of char* */
+  gboolean cpu;      /* measured on CPU cores: advice about GPUs does not apply */
 } Comparison;
 
 /* One row; `least` is the share of `expected` below which `advice` is said. */
@@ -57,7 +58,8 @@ compare (Comparison *comparison, const char *what, const char *unit, double meas
     {
       g_autofree char *percent = psi_format_percent (share);
       g_ptr_array_add (comparison->faults,
-                       g_strdup_printf ("%s: only %s of what is expected; %s", what, percent, advice));
+                       g_strdup_printf ("%s: only %s of what is expected; %s", what, percent,
+                                        comparison->cpu ? "did other programs use the cores or the memory?" : advice));
     }
 }
 
@@ -90,9 +92,9 @@ compare_collective (Comparison *comparison, const PsiCurve *curve, const PsiMach
   if (op < 0)
     return;
   double factor = psi_collective_bus_factor (op, curve->n_ranks), expected = 0;
-  g_autofree char *what = curve->n_nodes > 1 ? g_strdup_printf ("%s busbw, %u GPUs on %u nodes", curve->name,
+  g_autofree char *what = curve->n_nodes > 1 ? g_strdup_printf ("%s busbw, %u ranks on %u nodes", curve->name,
                                                                 curve->n_ranks, curve->n_nodes)
-                                             : g_strdup_printf ("%s busbw, %u GPUs", curve->name, curve->n_ranks);
+                                             : g_strdup_printf ("%s busbw, %u ranks", curve->name, curve->n_ranks);
   if (datasheet != NULL)
     {
       PsiGroupShape shape = { .n_ranks = curve->n_ranks,
@@ -113,7 +115,7 @@ append_comparison (GString *out, const PsiProfile *profile, const PsiMachine *da
                    GPtrArray *faults)
 {
   g_autoptr (PsiTable) table = psi_table_new ("lrrlr", 2);
-  Comparison comparison = { table, faults };
+  Comparison comparison = { table, faults, g_strcmp0 (profile->gpu, "CPU core") == 0 };
   const PsiCurve *curve;
 
   psi_table_add (table, PSI_STYLE_BOLD, "");
@@ -159,7 +161,7 @@ append_comparison (GString *out, const PsiProfile *profile, const PsiMachine *da
 static void
 append_curves (GString *out, const PsiProfile *profile, const PsiTerminal *terminal)
 {
-  static const char *const heads[] = { "curve",  "GPUs", "nodes", "points",   "start-up", "bandwidth",
+  static const char *const heads[] = { "curve",  "ranks", "nodes", "points",   "start-up", "bandwidth",
                                        "ranges", "fit",  "p90",   "left out", "p90" };
   g_autoptr (PsiTable) table = psi_table_new ("lrrrrrrrrrr", 2);
 
