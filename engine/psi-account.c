@@ -62,8 +62,8 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
         for (guint32 d = op->first_delta; d != CHAIN_END;)
           {
             const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
-            PsiLevelEvent event = { delta->at_end ? times->end_ps : times->post_ps, delta->bytes * weight,
-                                    delta->memory_class };
+            PsiLevelEvent event = { (delta->at_end ? times->end_ps : times->post_ps) + op->shift * run->period_ps,
+                                    delta->bytes * weight, delta->memory_class };
 
             g_array_append_val (events, event);
             d = delta->next;
@@ -183,6 +183,16 @@ chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
   const PsiProgram *program = psi_world_rank (chain->world, rank)->program;
   guint most = 0;
 
+  /* A message that waits for its sender's own work begins a new chain. */
+  if (psi_program_op (program, id)->kind == PSI_OP_SEND)
+    for (guint32 d = psi_program_op (program, id)->first_dep; d != CHAIN_END;)
+      {
+        const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
+
+        if (psi_program_op (program, dep->op)->kind == PSI_OP_WORK)
+          return 0;
+        d = dep->next;
+      }
   if (PSI_OP_STREAM (id) == 0)
     {
       guint position = PSI_OP_POSITION (id), n = program->streams[0]->len;

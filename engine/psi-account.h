@@ -52,7 +52,7 @@ void psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, c
                          PsiLevels *ret_levels, GArray *curve);
 
 /* The most messages (PsiTransfer.hops each) that must pass one after another between two works of any ranks. Order on
- * stream 0 counts as a need, order on other streams does not. */
+ * stream 0 counts as a need, order on other streams does not. A send that waits for work of its own rank starts anew. */
 guint psi_account_chain (const PsiWorld *world);
 
 /* Of all ranks: sum of weight times a hash of the rank's own op times, modulo 2^64. Rank numbers do not enter. */

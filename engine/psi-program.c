@@ -88,9 +88,9 @@ psi_world_add_transfer (PsiWorld *world, const PsiTransfer *transfer)
 }
 
 static PsiPortId
-add_port (PsiWorld *world, gboolean is_channel, int delay)
+add_port (PsiWorld *world, gboolean is_channel)
 {
-  PsiPort port = { .is_channel = is_channel, .delay = delay };
+  PsiPort port = { .is_channel = is_channel };
 
   port.path = g_array_new (FALSE, FALSE, sizeof (PsiPathLink));
   g_array_append_val (world->ports, port);
@@ -98,15 +98,15 @@ add_port (PsiWorld *world, gboolean is_channel, int delay)
 }
 
 PsiPortId
-psi_world_add_channel (PsiWorld *world, int delay)
+psi_world_add_channel (PsiWorld *world)
 {
-  return add_port (world, TRUE, delay);
+  return add_port (world, TRUE);
 }
 
 PsiPortId
 psi_world_add_communicator (PsiWorld *world)
 {
-  return add_port (world, FALSE, 0);
+  return add_port (world, FALSE);
 }
 
 void
@@ -187,6 +187,21 @@ psi_program_delta (PsiProgram *program, PsiOpId op, gboolean at_end, guint memor
     return;
   g_array_append_val (program->deltas, delta);
   owner->first_delta = program->deltas->len - 1;
+}
+
+void
+psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations)
+{
+  g_assert (iterations <= G_MAXUINT8);
+  psi_program_op (program, op)->skip = (guint8) iterations;
+  program->max_distance = MAX (program->max_distance, iterations);
+}
+
+void
+psi_program_shift (PsiProgram *program, PsiOpId op, guint iterations)
+{
+  g_assert (iterations <= G_MAXUINT8);
+  psi_program_op (program, op)->shift = (guint8) iterations;
 }
 
 void

@@ -11,7 +11,7 @@
 
 #include "psi-links.h"
 
-#define PSI_MAX_STREAMS 32
+#define PSI_MAX_STREAMS 64
 #define PSI_MAX_TIERS 4
 #define PSI_MAX_CLASSES 8
 
@@ -46,6 +46,8 @@ typedef struct
   guint8 kind;
   guint8 tag;          /* the builder's own meaning: what the time is spent on */
   guint16 slot;        /* port slot: SEND, RECV, COLLECTIVE */
+  guint8 skip;         /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
+  guint8 shift;        /* works for the step so many iterations earlier: its memory belongs there */
   PsiTransferId transfer;
   PsiTime cost_ps;     /* WORK */
   guint32 first_dep;   /* chain of deps, G_MAXUINT32 = end */
@@ -99,7 +101,6 @@ typedef struct
 {
   gboolean is_channel;
   guint n_members;    /* ranks that bind it */
-  int delay;          /* channel: receive number r takes send number r - delay; others end at once */
   GArray *path;       /* of PsiPathLink: the links its bytes load */
 } PsiPort;
 
@@ -120,7 +121,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiWorld, psi_world_free)
 PsiProgram *psi_world_add_program (PsiWorld *world, guint n_streams);
 PsiRankId psi_world_add_rank (PsiWorld *world, PsiProgram *program, guint weight, PsiTime offset_ps);
 PsiTransferId psi_world_add_transfer (PsiWorld *world, const PsiTransfer *transfer);
-PsiPortId psi_world_add_channel (PsiWorld *world, int delay);
+PsiPortId psi_world_add_channel (PsiWorld *world);
 PsiPortId psi_world_add_communicator (PsiWorld *world);
 void psi_world_add_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier);
 /* Give `rank` the port under `slot`; a communicator counts it as a member. */
@@ -139,6 +140,10 @@ PsiOpId psi_program_message (PsiProgram *program, guint stream, PsiOpKind kind, 
 /* `op` waits for `before`, `distance` iterations back. PSI_OP_NONE is ignored. */
 void psi_program_after (PsiProgram *program, PsiOpId op, PsiOpId before, guint distance);
 void psi_program_delta (PsiProgram *program, PsiOpId op, gboolean at_end, guint memory_class, gint64 bytes);
+/* In the first `iterations` of a rank the message has no partner: it belongs to a step before the first. */
+void psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations);
+/* The op, run in iteration n, does work of step n - iterations. */
+void psi_program_shift (PsiProgram *program, PsiOpId op, guint iterations);
 void psi_program_label (PsiProgram *program, PsiOpId op, gint32 first, gint32 second);
 guint psi_program_n_ops (const PsiProgram *program);
 

@@ -29,7 +29,7 @@ typedef struct
   guint32 rank;
   guint64 done;    /* ops finished since the start */
   guint64 need;    /* BLOCKED: `done` of wait_on that lets it go */
-  guint32 waiters; /* streams of this rank that are BLOCKED on this one */
+  guint64 waiters; /* streams of this rank that are BLOCKED on this one */
   guint8 state, index, wait_on;
   PsiTime free_ps;   /* end of its last op */
   PsiTime moving_ps; /* of its last op, if that was a message; else PSI_TIME_MAX */
@@ -83,13 +83,13 @@ finish_op (Loop *loop, guint32 index, PsiTime now_ps)
   stream->free_ps = now_ps;
   stream->done++;
   stream->state = IDLE;
-  for (guint32 left = stream->waiters; left != 0; left &= left - 1)
+  for (guint64 left = stream->waiters; left != 0; left &= left - 1)
     {
-      guint32 waiter = base + (guint32) g_bit_nth_lsf (left, -1);
+      guint32 waiter = base + (guint32) __builtin_ctzll (left);
 
       if (loop->streams[waiter].need <= stream->done)
         {
-          stream->waiters &= ~(1u << loop->streams[waiter].index);
+          stream->waiters &= ~(G_GUINT64_CONSTANT (1) << loop->streams[waiter].index);
           loop->streams[waiter].state = IDLE;
           look_at (loop, waiter);
         }
@@ -164,17 +164,6 @@ start_flow (Loop *loop, PsiPortId id, PsiTime now_ps)
     g_free (uses);
 }
 
-/* Messages that fall outside the channel's delay end at once: the first sends or receives have no partner. */
-static gboolean
-has_partner (const PsiPort *port, const PsiOp *op, guint32 instance)
-{
-  if (!port->is_channel || port->delay == 0)
-    return TRUE;
-  if (op->kind == PSI_OP_RECV)
-    return (gint64) instance >= port->delay;
-  return (gint64) instance >= -(gint64) port->delay;
-}
-
 /* Look at the head op of a stream: start it, post it, or note what it waits for. */
 static void
 try_head (Loop *loop, guint32 index, PsiTime now_ps)
@@ -208,7 +197,7 @@ try_head (Loop *loop, guint32 index, PsiTime now_ps)
           stream->state = BLOCKED;
           stream->need = need;
           stream->wait_on = before->index;
-          before->waiters |= 1u << stream->index;
+          before->waiters |= G_GUINT64_CONSTANT (1) << stream->index;
           return;
         }
       /* The op that ended just now is the one that let this one go. */
@@ -247,7 +236,7 @@ try_head (Loop *loop, guint32 index, PsiTime now_ps)
   PsiPortId id = g_array_index (rank->ports, PsiPortId, op->slot);
   const PsiPort *shape = &g_array_index (loop->world->ports, PsiPort, id);
   Port *port = &loop->ports[id];
-  if (!has_partner (shape, op, stream->iteration))
+  if (stream->iteration < op->skip)
     {
       finish_op (loop, index, now_ps);
       return;
@@ -460,9 +449,6 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   psi_links_reset (world->links);
   for (guint p = 0; p < world->programs->len; p++)
     max_distance = MAX (max_distance, ((PsiProgram *) g_ptr_array_index (world->programs, p))->max_distance);
-  for (guint p = 0; p < world->ports->len; p++)
-    max_distance = MAX (max_distance, (guint32) ABS (g_array_index (world->ports, PsiPort, p).delay));
-
   gboolean ok = prepare (&loop, run, rings, error);
   while (ok && loop.complete < loop.limit)
     {

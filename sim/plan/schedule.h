@@ -11,30 +11,38 @@ typedef enum
   PSI_TOKEN_BACKWARD,        /* B: input and weight half */
   PSI_TOKEN_BACKWARD_INPUT,  /* I */
   PSI_TOKEN_BACKWARD_WEIGHT, /* W */
-  PSI_TOKEN_UPDATE,          /* U: micro_batch is not used */
   PSI_N_TOKEN_KINDS
 } PsiTokenKind;
 
-/* One entry of a rank's list. */
+/* One entry of a rank's list. The lists repeat, one repetition a step; a token with shift s works, in repetition n, for
+ * step n - s: that is how a cyclic rank finishes one step while it begins the next. */
 typedef struct
 {
-  guint8 kind;        /* PsiTokenKind */
-  guint8 stale;       /* `@-1`: uses the previous step's parameters */
-  gint16 chunk;       /* which of the rank's model parts */
-  gint32 micro_batch; /* within the step */
-  gint32 wait_rank;   /* `>r:`: -1, or the rank whose token of the same kind, micro-batch ... */
-  gint32 wait_token;  /* ... and position in that rank's list must be done first */
+  guint8 kind;         /* PsiTokenKind */
+  guint8 shift;
+  gint16 chunk;        /* which of the rank's model parts */
+  gint32 micro_batch;  /* of the step; cyclic: worker * micro-batches of a worker + its own number */
 } PsiToken;
 
 typedef struct
 {
   guint n_ranks;
-  guint n_chunks;      /* model parts per rank */
-  guint n_parts;       /* K */
-  gint64 micro_batches; /* per step, all ranks' together when every rank holds every part */
-  guint *parts;        /* [chunk * n_ranks + rank] -> part */
-  GArray **lists;      /* [rank] of PsiToken: one step, repeated */
-  guint steps;         /* steps that one repetition covers, 1 */
+  guint n_chunks;       /* model parts per rank */
+  guint n_parts;        /* K */
+  gint64 micro_batches; /* per step; of all ranks together when every rank holds every part */
+  guint *parts;         /* [chunk * n_ranks + rank] -> part */
+  GArray **lists;       /* [rank] of PsiToken */
+
+  /* Cyclic schedules only; n_workers 0 otherwise. */
+  guint n_workers;
+  gint64 worker_micro_batches;
+  gint64 spacing_ps;    /* worker i begins i * spacing after worker 0 */
+  guint spacing_token;  /* token of worker i - 1 whose end is the first not before that (one rank per worker) */
+  guint8 *stale;        /* [worker * n_parts + part]: 1 = uses the previous step's parameters */
+  gint64 *first_use_ps; /* [worker * n_parts + part]: virtual start of its first forward of that part, from step 0 */
+  gint64 *lifetime_ps;  /* [part] from the start of a worker's first forward to the end of its last backward */
+  gint64 period_ps;     /* of the virtual timeline */
+  guint *pool;          /* [part] GPUs that share the part's work, NULL unless workers share GPUs of a stage */
 } PsiSchedule;
 
 PsiSchedule *psi_schedule_new (guint n_ranks, guint n_chunks, gint64 micro_batches);
@@ -45,22 +53,30 @@ psi_schedule_part (const PsiSchedule *schedule, guint rank, guint chunk)
 {
   return schedule->parts[chunk * schedule->n_ranks + rank];
 }
-/* Append a token to a rank's list; returns its position. */
-guint psi_schedule_add (PsiSchedule *schedule, guint rank, PsiTokenKind kind, gint64 micro_batch, guint chunk);
+/* Append a token to a rank's list. */
+void psi_schedule_add (PsiSchedule *schedule, guint rank, PsiTokenKind kind, gint64 micro_batch, guint chunk);
+
+/* Where the workers of a cyclic schedule run. */
+typedef enum
+{
+  PSI_PLACEMENT_SEPARATE, /* a GPU for each worker (and stage) */
+  PSI_PLACEMENT_SHARED,   /* workers share one GPU, or with stages the GPUs of a stage */
+  PSI_PLACEMENT_STAGE     /* one GPU for each stage */
+} PsiPlacement;
 
 /* What a schedule file needs to know to write its order. */
 typedef struct
 {
-  guint ranks;          /* pipeline ranks, or workers of a cyclic schedule */
+  guint ranks;          /* pipeline ranks */
   guint chunks;         /* model parts per rank */
-  gint64 micro_batches; /* per step and replica */
-  gboolean keeps_all;   /* no pipeline: all forwards before the first backward */
+  gint64 micro_batches; /* per step and replica (cyclic: per worker) */
+  gboolean keeps_all;   /* all forwards before the first backward */
   /* cyclic only */
   guint workers, stages;
-  gboolean one_rank;    /* all workers on one GPU */
-  gboolean by_stage;    /* one rank for each stage, all workers pass through */
-  gboolean delayed;     /* v1: every version one step old */
-  const gint64 *forward_ps, *backward_ps; /* [stages] times of one stage, for the virtual timeline; NULL = equal */
+  PsiPlacement placement;
+  gboolean by_stage;   /* the model is cut over GPUs */
+  gboolean delayed;    /* v1: every version one step old */
+  const gint64 *forward_ps, *backward_ps; /* [stages] times of one stage, for the virtual timeline */
 } PsiScheduleShape;
 
 /* A kind of schedule: one file, one row in psi_schedules[]. */
@@ -68,7 +84,6 @@ typedef struct
 {
   const char *name;    /* "1f1b" */
   const char *summary; /* one line for `list schedules` */
-  const char *shape;   /* words on ranks, chunks, in-flight and bubble */
   /* Returns (transfer full); a shape it cannot serve is an error. */
   PsiSchedule *(*build) (const PsiScheduleShape *shape, GError **error);
 } PsiScheduleKind;
@@ -76,5 +91,16 @@ typedef struct
 extern const PsiScheduleKind *const psi_schedules[]; /* NULL-ended */
 const PsiScheduleKind *psi_schedule_kind_find (const char *name);
 
-/* The text of the schedule file format (psisim-schedule 1). (transfer full) */
-char *psi_schedule_to_text (const PsiSchedule *schedule, const char *comment);
+/* The text of a schedule file (psisim-schedule 1), `comment` (or NULL) in its second line. A schedule of one rank is
+ * printed for all `replicas`. (transfer full); NULL: shared GPUs begin again only after too many steps to print. */
+char *psi_schedule_to_text (const PsiSchedule *schedule, guint replicas, const char *comment);
+
+#define PSI_SCHEDULE_ERROR (psi_schedule_error_quark ())
+typedef enum
+{
+  PSI_SCHEDULE_ERROR_SHAPE
+} PsiScheduleError;
+GQuark psi_schedule_error_quark (void);
+
+extern const PsiScheduleKind psi_schedule_none, psi_schedule_naive, psi_schedule_gpipe, psi_schedule_1f1b,
+    psi_schedule_interleaved, psi_schedule_cyclic;

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* Changes that would make a plan fit, found by simulating them. */
+#pragma once
+
+#include "report.h"
+#include "keys.h"
+
+/* Try single changes of the plan's keys, then pairs when no single one helps; append those that fit to plan->advice,
+ * fastest first, at most six. A plan that is `tight` gets changes that make it `fits`. */
+void psi_advise (const PsiSettings *settings, PsiPlanReport *plan);

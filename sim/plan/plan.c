@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT */
+#include "plan.h"
+
+#include "nearest.h"
+
+#include <string.h>
+
+G_DEFINE_QUARK (psi-plan-error-quark, psi_plan_error)
+
+const char *const psi_update_names[] = { "synchronous", "cyclic-v1", "cyclic-v2", NULL };
+static const char *const placement_names[] = { "separate", "shared", "stage", NULL };
+static const char *const recompute_names[] = { "none", "selective", "full", NULL };
+
+#define DEFAULT_STAGES 4
+#define PYTORCH_BUCKET_BYTES (25 * 1024 * 1024) /* torch DistributedDataParallel, bucket_cap_mb */
+#define MEGATRON_BUCKET_ELEMENTS 40000000       /* Megatron-LM, max(40e6, 1e6 dp) elements of a bucket */
+
+static guint
+index_of (const char *const *names, const char *word)
+{
+  guint i = 0;
+
+  while (strcmp (names[i], word) != 0)
+    i++;
+  return i;
+}
+
+static gboolean
+refuse (GError **error, int code, const char *where, const char *format, ...) G_GNUC_PRINTF (4, 5);
+
+static gboolean
+refuse (GError **error, int code, const char *where, const char *format, ...)
+{
+  va_list arguments;
+
+  va_start (arguments, format);
+  g_autofree char *text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  g_set_error (error, PSI_PLAN_ERROR, code, "%s: %s", where, text);
+  return FALSE;
+}
+
+/* A written number, or 0. */
+static guint
+written (const PsiSettings *s, PsiKeyId key)
+{
+  return psi_settings_has (s, key) ? (guint) psi_settings_count (s, key) : 0;
+}
+
+/* A written word, else the strategy's, else the last resort. */
+static const char *
+chosen (const PsiSettings *s, PsiKeyId key, const char *preset, const char *otherwise)
+{
+  if (psi_settings_has (s, key))
+    return psi_settings_text (s, key);
+  return preset != NULL ? preset : otherwise;
+}
+
+static void
+assume (PsiPlan *plan, const char *format, ...) G_GNUC_PRINTF (2, 3);
+
+static void
+assume (PsiPlan *plan, const char *format, ...)
+{
+  va_list arguments;
+
+  va_start (arguments, format);
+  g_ptr_array_add (plan->assumptions, g_strdup_vprintf (format, arguments));
+  va_end (arguments);
+}
+
+static gboolean
+find_named (PsiPlan *plan, const PsiSettings *s, GError **error)
+{
+  const char *name = psi_settings_has (s, PSI_KEY_PLAN) ? psi_settings_text (s, PSI_KEY_PLAN) : NULL;
+
+  if (name == NULL)
+    return TRUE;
+  plan->named = psi_named_plan_find (name);
+  if (plan->named == NULL)
+    {
+      g_autoptr (GPtrArray) names = g_ptr_array_new ();
+
+      for (const PsiNamedPlan *row = psi_named_plans; row->name != NULL; row++)
+        g_ptr_array_add (names, (gpointer) row->name);
+      g_ptr_array_add (names, NULL);
+      const char *near = psi_nearest (name, (const char *const *) names->pdata);
+      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_UNKNOWN, "unknown plan '%s'%s%s%s", name,
+                   near != NULL ? " (did you mean '" : " (see: psisim list plans", near != NULL ? near : "",
+                   near != NULL ? "'?)" : ")");
+      return FALSE;
+    }
+  if (plan->named->later)
+    {
+      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_LATER, "plan '%s' is not in this version", name);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+/* Words that choose what kind of plan it is. */
+static gboolean
+choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error)
+{
+  static const PsiNamedPlan no_name = { .name = NULL };
+  const PsiNamedPlan *named = plan->named != NULL ? plan->named : &no_name;
+  const char *placement = chosen (s, PSI_KEY_PLACEMENT, named->placement, "separate");
+  const char *update = chosen (s, PSI_KEY_UPDATE, named->update, "synchronous");
+  const char *schedule = chosen (s, PSI_KEY_SCHEDULE, named->schedule, NULL);
+
+  plan->placement = (PsiPlacement) index_of (placement_names, placement);
+  plan->keeps_all = named->keeps_all;
+  plan->parameter_server = strcmp (chosen (s, PSI_KEY_GRADIENTS, named->gradients, "all-reduce"), "parameter-server") == 0;
+  plan->zero = psi_settings_has (s, PSI_KEY_ZERO) ? (guint) psi_settings_count (s, PSI_KEY_ZERO) : named->zero;
+  if (schedule == NULL)
+    schedule = written (s, PSI_KEY_PP) > 1 ? "1f1b" : "none";
+  plan->schedule = psi_schedule_kind_find (schedule);
+  if (plan->schedule == NULL)
+    {
+      g_autofree char *text = g_strdup_printf ("schedule '%s' is not in this version", schedule);
+
+      return refuse (error, PSI_PLAN_ERROR_LATER, psi_settings_where (s, PSI_KEY_SCHEDULE), "%s", text);
+    }
+  plan->cyclic = plan->schedule == &psi_schedule_cyclic;
+  plan->update = (PsiUpdateRule) index_of (psi_update_names, plan->cyclic && !psi_settings_has (s, PSI_KEY_UPDATE)
+                                                                     && named->update == NULL ? "cyclic-v2" : update);
+  if (plan->cyclic != (plan->update != PSI_UPDATE_SYNCHRONOUS))
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_UPDATE),
+                   "'%s' does not go with schedule '%s' (cyclic schedules update by cyclic-v1 or cyclic-v2, others synchronously)",
+                   update, schedule);
+  if (!plan->cyclic && (plan->placement == PSI_PLACEMENT_STAGE || (plan->placement == PSI_PLACEMENT_SHARED && !plan->keeps_all)))
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PLACEMENT),
+                   "'%s' goes with cyclic schedules only", placement);
+  return TRUE;
+}
+
+/* The degrees, in the order the manual lists. */
+static gboolean
+resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source, GError **error)
+{
+  const PsiNamedPlan *named = plan->named;
+  guint gpus = written (s, PSI_KEY_GPUS), stages = written (s, PSI_KEY_STAGES);
+  guint dp = written (s, PSI_KEY_DP), tp = written (s, PSI_KEY_TP), pp = written (s, PSI_KEY_PP);
+  gboolean pp_is_k = named != NULL ? named->pp_is_k : pp > 1;
+  gboolean dp_is_n = named != NULL && named->dp_is_n;
+  gboolean separate = plan->placement == PSI_PLACEMENT_SEPARATE;
+  guint vpp = written (s, PSI_KEY_VPP);
+
+  plan->cp = MAX (written (s, PSI_KEY_CP), 1);
+  plan->ep = MAX (written (s, PSI_KEY_EP), 1);
+  if (vpp == 0)
+    vpp = plan->schedule == &psi_schedule_interleaved ? MAX (named != NULL ? named->vpp : 0, 2) : 1;
+  plan->vpp = vpp;
+
+  if (plan->cyclic)
+    {
+      /* cdp+mp, cdp+pp: the model is cut over GPUs; pp is not a degree of its own. */
+      plan->by_stage = pp_is_k;
+      if (pp > 1 && stages > 1 && pp != stages)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP), "'%u' does not equal stages '%u'", pp, stages);
+      if (pp > 1 && !pp_is_k)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
+                       "'%u' does not go with plan '%s' (its workers hold all stages; cdp+pp and cdp+mp cut the model)", pp,
+                       named != NULL ? named->name : "cyclic");
+      stages = MAX (stages, pp);
+      if (vpp > 1)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP), "'%u' does not go with cyclic schedules", vpp);
+      pp = 1;
+    }
+  else if (pp == 0 && pp_is_k && stages == 0 && gpus > 0)
+    {
+      guint others = MAX (dp, 1) * MAX (tp, 1) * plan->cp;
+
+      if (gpus % others != 0)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                       "'%u' is not a multiple of dp x tp x cp = %u", gpus, others);
+      pp = gpus / others;
+    }
+  else if (pp == 0 && pp_is_k)
+    {
+      if (stages == 0)
+        {
+          guint n = MAX (dp, dp_is_n ? written (s, PSI_KEY_WORKERS) : 0);
+
+          stages = source->is_uniform && n > 0 ? n : DEFAULT_STAGES;
+          assume (plan, "stages = %u: neither gpus, pp nor stages is written", stages);
+        }
+      if (stages % vpp != 0)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES), "'%u' is not a multiple of vpp = %u", stages, vpp);
+      pp = stages / vpp;
+    }
+  pp = MAX (pp, 1);
+
+  if (tp == 0 && named != NULL && named->tp_is_k)
+    {
+      if (gpus > 0 && (dp > 0 || !dp_is_n))
+        {
+          guint others = MAX (dp, 1) * plan->cp * pp;
+
+          if (gpus % others != 0)
+            return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS), "'%u' is not a multiple of dp x cp x pp = %u", gpus, others);
+          tp = gpus / others;
+        }
+      else
+        tp = stages > 0 ? stages : DEFAULT_STAGES;
+    }
+  tp = MAX (tp, 1);
+
+  /* N as far as it is known before K. */
+  guint n = dp > 0 ? dp : dp_is_n ? written (s, PSI_KEY_WORKERS) : named != NULL ? 1 : 0;
+  if (n == 0 && gpus > 0 && separate)
+    {
+      guint others = tp * plan->cp * pp;
+
+      if (gpus % others != 0)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                       "'%u' is not a multiple of tp x cp x pp = %u", gpus, others);
+      n = gpus / others;
+    }
+  else if (n == 0 && named == NULL)
+    n = 1;
+
+  if (pp > 1)
+    {
+      if (stages > 0 && stages != pp * vpp)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
+                       "'%u' does not equal pp x vpp = %u", stages, pp * vpp);
+      stages = pp * vpp;
+    }
+  else if (stages == 0 && plan->by_stage && plan->placement == PSI_PLACEMENT_STAGE && gpus > 0)
+    stages = MAX (gpus / (tp * plan->cp), 1);
+  else if (stages == 0)
+    {
+      guint blocks = psi_model_source_blocks (source);
+
+      if (source->is_uniform)
+        stages = n > 0 && (dp_is_n || dp > 0) ? n : DEFAULT_STAGES;
+      else if (plan->cyclic)
+        stages = MIN (n > 0 ? n : DEFAULT_STAGES, MAX (blocks, 1));
+    }
+  if (n == 0)
+    {
+      n = stages > 0 ? stages : DEFAULT_STAGES;
+      assume (plan, "%u workers: neither gpus, dp nor workers is written", n);
+    }
+  plan->stages = !source->is_uniform && pp == 1 && !plan->cyclic ? 1 : MAX (stages, 1);
+  plan->dp = n;
+  plan->tp = tp;
+  plan->pp = plan->by_stage ? 1 : pp;
+  plan->gpus = plan->by_stage ? 0 : separate ? n * tp * plan->cp * pp : tp * plan->cp;
+  if (plan->by_stage && plan->placement == PSI_PLACEMENT_STAGE)
+    plan->gpus = plan->stages * tp * plan->cp;
+  if (plan->by_stage && plan->placement == PSI_PLACEMENT_SEPARATE)
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PLACEMENT),
+                   "'separate' does not go with a cyclic plan over stages (shared, stage)");
+  if (gpus > 0 && plan->gpus > 0 && gpus != plan->gpus)
+    {
+      if (!separate)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                       "'%u', but this plan runs on %u", gpus, plan->gpus);
+      return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                     "'%u' does not equal dp x tp x cp x pp = %u x %u x %u x %u = %u", gpus, n, tp, plan->cp, pp, plan->gpus);
+    }
+  if ((guint64) n * tp * plan->cp * pp > 4000000)
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, "[plan] dp", "%u x tp %u x cp %u x pp %u is more than 4,000,000 GPUs", n, tp, plan->cp, pp);
+  if ((n * plan->cp) % plan->ep != 0)
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_EP), "'%u' does not divide dp x cp = %u", plan->ep, n * plan->cp);
+  if (plan->schedule == &psi_schedule_none && pp > 1)
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SCHEDULE), "'none' does not go with pp = %u", pp);
+  if (vpp > 1 && pp == 1)
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP), "'%u' needs pp > 1", vpp);
+  return TRUE;
+}
+
+static gboolean
+resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
+{
+  gint64 global = psi_settings_has (s, PSI_KEY_GLOBAL_BATCH) ? psi_settings_count (s, PSI_KEY_GLOBAL_BATCH) : 0;
+  gint64 several = psi_settings_has (s, PSI_KEY_MICRO_BATCHES) ? psi_settings_count (s, PSI_KEY_MICRO_BATCHES) : 0;
+  gboolean sized = psi_settings_has (s, PSI_KEY_MICRO_BATCH);
+  gint64 size = psi_settings_count (s, PSI_KEY_MICRO_BATCH);
+  gint64 dp = plan->dp;
+  guint n_workers = 0;
+
+  if (psi_settings_has (s, PSI_KEY_WORKER_BATCHES))
+    {
+      const char *where = psi_settings_where (s, PSI_KEY_WORKER_BATCHES);
+      gint64 sum = 0;
+
+      plan->worker_batches = psi_settings_counts (s, PSI_KEY_WORKER_BATCHES, &n_workers);
+      if (plan->cyclic || plan->by_stage || plan->pp > 1 || plan->keeps_all)
+        return refuse (error, PSI_PLAN_ERROR_BATCH, where, "uneven batches need data parallelism without a pipeline");
+      if (n_workers != plan->dp)
+        return refuse (error, PSI_PLAN_ERROR_BATCH, where, "'%u' numbers for dp = %u workers", n_workers, plan->dp);
+      for (guint i = 0; i < n_workers; i++)
+        sum += plan->worker_batches[i];
+      if (several > 1)
+        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES), "'%" G_GINT64_FORMAT "' does not go with worker_batches", several);
+      if (global > 0 && global != sum)
+        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH), "'%" G_GINT64_FORMAT "' is not the sum of worker_batches, %" G_GINT64_FORMAT, global, sum);
+      plan->global_batch = sum;
+      plan->micro_batch = plan->worker_batches[0];
+      plan->micro_batches = 1;
+      assume (plan, "gradients are weighted by the samples of each worker, n_k / n; a plain mean would be wrong");
+      return TRUE;
+    }
+  if (several == 0 && global == 0)
+    several = plan->keeps_all || plan->cyclic ? 1
+              : plan->named != NULL && plan->named->dp_is_n && !plan->named->pp_is_k ? 1
+              : plan->named != NULL && (plan->pp > 1 || plan->named == psi_named_plan_find ("accumulate") || plan->named->pp_is_k)
+                  ? (plan->named->dp_is_n ? 1 : MAX (plan->stages, plan->named->pp_is_k ? 1 : written (s, PSI_KEY_STAGES)))
+                  : 1;
+  if (several == 0)
+    {
+      if (global % (size * dp) != 0)
+        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
+                       "'%" G_GINT64_FORMAT "' is not a multiple of micro_batch x dp = %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT, global, size, dp);
+      several = global / (size * dp);
+    }
+  else if (global > 0 && !sized)
+    {
+      if (global % (several * dp) != 0)
+        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
+                       "'%" G_GINT64_FORMAT "' is not a multiple of micro_batches x dp = %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT, global, several, dp);
+      size = global / (several * dp);
+    }
+  else if (global > 0 && global != size * several * dp)
+    return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
+                   "'%" G_GINT64_FORMAT "' does not equal micro_batch x micro_batches x dp = %" G_GINT64_FORMAT, global, size * several * dp);
+  if (several > 1000000 || several * plan->stages > 20000000)
+    return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES),
+                   "'%" G_GINT64_FORMAT "' micro-batches are more than a million", several);
+  plan->micro_batch = size;
+  plan->micro_batches = several;
+  plan->global_batch = size * several * dp;
+  return TRUE;
+}
+
+/* Bytes of parameters, gradients and optimizer. Mixed precision keeps an fp32 master copy beside the two moments of Adam
+ * (12 bytes, K = 12 of ZeRO, arXiv 1910.02054); plain fp32 needs no master copy. */
+static void
+resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source)
+{
+  static const struct
+  {
+    const char *name;
+    double moments_bytes; /* per element, beside the master copy */
+  } optimizers[] = { { "none", 0 }, { "sgd", 0 }, { "momentum", 4 }, { "adam", 8 }, { "adam8bit", 2 }, { NULL, 0 } };
+  static const struct
+  {
+    const char *name;
+    PsiDtype dtype;
+    guint bytes;
+  } formats[] = { { "bf16", PSI_DTYPE_BF16, 2 }, { "fp16", PSI_DTYPE_FP16, 2 }, { "fp32", PSI_DTYPE_FP32, 4 },
+                  { "fp8", PSI_DTYPE_FP8, 2 }, { NULL, 0, 0 } };
+  const char *precision = psi_settings_text (s, PSI_KEY_PRECISION);
+  const char *optimizer = chosen (s, PSI_KEY_OPTIMIZER, NULL, source->is_uniform ? "none" : "adam");
+  const char *gradient = chosen (s, PSI_KEY_GRAD_DTYPE, NULL, NULL);
+  guint p = 0, o = 0, g = 0;
+
+  while (strcmp (formats[p].name, precision) != 0)
+    p++;
+  while (strcmp (optimizers[o].name, optimizer) != 0)
+    o++;
+  plan->dtype = formats[p].dtype;
+  plan->parameter_bytes_each = formats[p].bytes;
+  plan->gradient_bytes_each = plan->megatron && plan->dtype != PSI_DTYPE_FP16 ? 4 : formats[p].bytes;
+  if (gradient != NULL)
+    {
+      while (strcmp (formats[g].name, gradient) != 0)
+        g++;
+      plan->gradient_bytes_each = formats[g].bytes;
+    }
+  plan->has_optimizer = o > 0;
+  plan->optimizer_bytes_each = optimizers[o].moments_bytes + (o > 0 && plan->parameter_bytes_each < 4 ? 4 : 0);
+  /* Each state is read and written, the gradient read, the parameter written. */
+  plan->optimizer_traffic_each
+      = o > 0 ? 2 * plan->optimizer_bytes_each + plan->gradient_bytes_each + 2 * plan->parameter_bytes_each : 0;
+  if (!source->is_uniform)
+    assume (plan, "%s: %u bytes per parameter, %u per gradient, %g of optimizer state (%s)", precision,
+            plan->parameter_bytes_each, plan->gradient_bytes_each, plan->optimizer_bytes_each, optimizer);
+}
+
+PsiPlan *
+psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint machine_gpus_per_node, GError **error)
+{
+  g_autoptr (PsiPlan) plan = g_new0 (PsiPlan, 1);
+
+  plan->assumptions = g_ptr_array_new_with_free_func (g_free);
+  plan->megatron = strcmp (psi_settings_text (s, PSI_KEY_FRAMEWORK), "megatron") == 0;
+  plan->sequence_parallel = psi_settings_bool (s, PSI_KEY_SEQUENCE_PARALLEL);
+  if (!find_named (plan, s, error) || !choose_kinds (plan, s, error)
+      || !resolve_degrees (plan, s, source, error) || !resolve_batch (plan, s, error))
+    return NULL;
+
+  plan->recompute = (PsiRecompute) index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
+  plan->recompute_every = (guint) psi_settings_count (s, PSI_KEY_RECOMPUTE_EVERY);
+  plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "flash") == 0;
+  plan->compile = psi_settings_bool (s, PSI_KEY_COMPILE);
+  plan->overlap_grads = psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS);
+  plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP) ? psi_settings_bool (s, PSI_KEY_GRAD_CLIP) : !source->is_uniform && !plan->cyclic;
+  plan->prefetch = (guint) psi_settings_count (s, PSI_KEY_PREFETCH);
+  plan->dropout = psi_settings_real (s, PSI_KEY_DROPOUT);
+  plan->loss_chunks = (guint) psi_settings_count (s, PSI_KEY_LOSS_CHUNKS);
+  plan->sequence = psi_settings_has (s, PSI_KEY_SEQUENCE) ? psi_settings_count (s, PSI_KEY_SEQUENCE)
+                   : source->dimensions != NULL           ? source->dimensions->sequence : 1;
+  plan->shard_group = psi_settings_has (s, PSI_KEY_SHARD_GROUP) ? (guint) psi_settings_count (s, PSI_KEY_SHARD_GROUP)
+                                                                : plan->dp * plan->cp;
+  if (plan->zero > 0 && (plan->dp * plan->cp) % plan->shard_group != 0)
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SHARD_GROUP), "'%u' does not divide dp x cp = %u",
+              plan->shard_group, plan->dp * plan->cp);
+      return NULL;
+    }
+  if (plan->zero > 0 && (plan->parameter_server || (plan->cyclic && (plan->zero != 3 || plan->by_stage || plan->placement != PSI_PLACEMENT_SEPARATE || plan->update != PSI_UPDATE_CYCLIC_V2))))
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO), "'%u' does not go with this plan (cyclic plans: 3, by cdp-zero)", plan->zero);
+      return NULL;
+    }
+  if (plan->parameter_server && (plan->cyclic || plan->pp > 1))
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRADIENTS), "'parameter-server' needs data parallelism without a pipeline");
+      return NULL;
+    }
+  if (plan->grad_clip && plan->cyclic)
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRAD_CLIP), "'yes' needs all gradients at once; cyclic plans update stage by stage");
+      return NULL;
+    }
+  resolve_precision (plan, s, source);
+  plan->bucket_bytes = psi_settings_has (s, PSI_KEY_BUCKET) ? psi_settings_count (s, PSI_KEY_BUCKET)
+                       : plan->megatron ? MAX (MEGATRON_BUCKET_ELEMENTS, 1000000 * (gint64) plan->dp) * plan->gradient_bytes_each
+                                        : PYTORCH_BUCKET_BYTES;
+  if (plan->dp > 1 && !source->is_uniform && plan->zero < 3)
+    assume (plan, "gradients are summed in buckets of %.4g MiB%s", (double) plan->bucket_bytes / 1048576.0,
+            plan->overlap_grads ? " while the backward runs" : " after the backward");
+  return g_steal_pointer (&plan);
+}
+
+void
+psi_plan_free (PsiPlan *plan)
+{
+  if (plan == NULL)
+    return;
+  g_ptr_array_unref (plan->assumptions);
+  g_free (plan);
+}
+
+PsiLowering
+psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
+{
+  return (PsiLowering){ .micro_batch = micro_batch,
+                        .sequence = plan->sequence,
+                        .tp = plan->tp,
+                        .cp = plan->cp,
+                        .ep = plan->ep,
+                        .sequence_parallel = plan->sequence_parallel && plan->tp > 1,
+                        .dtype = plan->dtype,
+                        .flash = plan->flash,
+                        .compile = plan->compile,
+                        .megatron = plan->megatron,
+                        .dropout = plan->dropout > 0,
+                        .loss_chunks = plan->loss_chunks };
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* A plan with every degree resolved: written keys, then the strategy's presets, then the rules of the manual. */
+#pragma once
+
+#include "keys.h"
+#include "named-plans.h"
+#include "schedule.h"
+#include "workload.h"
+
+typedef enum
+{
+  PSI_UPDATE_SYNCHRONOUS,
+  PSI_UPDATE_CYCLIC_V1,
+  PSI_UPDATE_CYCLIC_V2
+} PsiUpdateRule;
+extern const char *const psi_update_names[]; /* "synchronous", ... NULL-ended */
+
+typedef enum
+{
+  PSI_RECOMPUTE_NONE,
+  PSI_RECOMPUTE_SELECTIVE,
+  PSI_RECOMPUTE_FULL
+} PsiRecompute;
+
+typedef struct
+{
+  const PsiNamedPlan *named;     /* NULL: only keys */
+  guint dp, tp, cp, pp, vpp, ep; /* cyclic: dp = N */
+  guint stages;                  /* K: parts the model is cut into; 1 = not cut */
+  guint gpus;                    /* 0 until the schedule is known (shared placement of stages) */
+  guint zero, shard_group;       /* shard_group: GPUs that share one sharded copy */
+  const PsiScheduleKind *schedule;
+  PsiUpdateRule update;
+  PsiPlacement placement;
+  gboolean cyclic, by_stage;     /* by_stage: the model is cut over GPUs */
+  gboolean parameter_server, keeps_all, sequence_parallel;
+
+  gint64 micro_batch;        /* samples */
+  gint64 micro_batches;      /* per replica (cyclic: per worker) and step */
+  gint64 global_batch;       /* samples per step */
+  const gint64 *worker_batches; /* [dp] samples of each worker's micro-batch, or NULL; borrowed from the settings */
+
+  PsiRecompute recompute;
+  guint recompute_every;
+  PsiDtype dtype;
+  guint parameter_bytes_each, gradient_bytes_each; /* per element */
+  double optimizer_bytes_each;                     /* per trainable element */
+  double optimizer_traffic_each;                   /* bytes read and written per element by one update */
+  gboolean has_optimizer, grad_clip, overlap_grads, megatron, flash, compile;
+  gint64 bucket_bytes;       /* G_MAXINT64: one message for everything */
+  guint prefetch;
+  gint64 sequence;
+  double dropout;
+  guint loss_chunks;
+  GPtrArray *assumptions; /* of char* */
+} PsiPlan;
+
+/* Resolve degrees, batch and presets for a model. Errors name the key at fault. (transfer full) */
+PsiPlan *psi_plan_resolve (const PsiSettings *settings, const PsiModelSource *source, guint machine_gpus_per_node,
+                           GError **error);
+void psi_plan_free (PsiPlan *plan);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiPlan, psi_plan_free)
+
+/* The model's lowering for this plan and `micro_batch` samples. */
+PsiLowering psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch);
+
+#define PSI_PLAN_ERROR (psi_plan_error_quark ())
+typedef enum
+{
+  PSI_PLAN_ERROR_UNKNOWN, /* no such strategy */
+  PSI_PLAN_ERROR_DEGREES, /* degrees that do not multiply or divide */
+  PSI_PLAN_ERROR_BATCH,
+  PSI_PLAN_ERROR_LATER    /* not in this version */
+} PsiPlanError;
+GQuark psi_plan_error_quark (void);

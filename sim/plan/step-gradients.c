@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* The synchronous end of a step.
+ *
+ *   zero 0     bucket ready -> all-reduce -> update                         2 (D-1)/D bytes of gradients per GPU
+ *   zero 1     bucket ready -> reduce-scatter -> update a share -> all-gather of parameters
+ *   zero 2, 3  every layer's gradients reduce-scatter after each backward; zero 3 gathers instead of keeping parameters
+ *   server     gradients gathered at a root, updated there, sent back: (D-1) Psi_P in and out of the root
+ *
+ * A bucket closes when its gradients fill it (uniform model: one for each stage). Buckets travel while the backward goes
+ * on, unless overlap_grads = no. Updates run in the order of the buckets; the next step's first use of a layer waits for
+ * its parameters only. Source: PyTorch DistributedDataParallel (Li et al., arXiv 2006.15704), ZeRO (arXiv 1910.02054),
+ * Lei Mao, "Data Parallelism VS Model Parallelism" (2019) for the server. */
+#include "step.h"
+
+/* Bytes of one layer's gradients as they travel, and how many elements an update of the layer touches. */
+typedef struct
+{
+  gint64 dense_bytes, expert_bytes;         /* gradients */
+  gint64 dense_parameters, expert_parameters; /* bytes of parameters */
+  double elements, expert_elements;         /* trainable */
+} LayerWork;
+
+static void
+add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, LayerWork *work)
+{
+  const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
+  gint64 elements = kind->parameter_bytes > 0 ? kind->parameter_bytes / 2 : kind->parameters;
+  double experts = kind->parameters > 0 ? (double) kind->expert_parameters / (double) kind->parameters : 0;
+  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind), parameter_bytes = psi_layer_parameter_bytes (step, kind);
+  gint64 routed = (gint64) (experts * (double) gradient_bytes);
+
+  work->expert_bytes += routed;
+  work->dense_bytes += gradient_bytes - routed;
+  routed = (gint64) (experts * (double) parameter_bytes);
+  work->expert_parameters += routed;
+  work->dense_parameters += parameter_bytes - routed;
+  work->elements += (1 - experts) * (double) elements * kind->trainable_fraction;
+  work->expert_elements += experts * (double) elements * kind->trainable_fraction;
+}
+
+PsiOpId
+psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
+{
+  PsiTime time_ps = psi_step_memory_time_ps (step, elements * step->plan->optimizer_traffic_each);
+  PsiOpId op = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_model (step)->is_uniform ? 0 : time_ps, PSI_TAG_OPTIMIZER);
+
+  psi_program_label (rank->program, op, -1, part);
+  return op;
+}
+
+void
+psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last)
+{
+  LayerWork work = { 0 };
+
+  add_layer_work (step, rank, layer, &work);
+  gint64 bytes = work.dense_bytes + work.expert_bytes;
+  PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER, PSI_DIMENSION_SHARD,
+                                       work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
+  PsiOpId routed = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER, PSI_DIMENSION_EXPERT_DP,
+                                        work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
+  /* With a shard group smaller than dp, the shards of the copies are summed as well. */
+  guint copies = psi_step_group_size (step, PSI_DIMENSION_DP) / psi_step_group_size (step, PSI_DIMENSION_SHARD);
+  PsiOpId again = copies > 1 ? psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_ALL_REDUCE, PSI_DIMENSION_DP,
+                                                    work.dense_bytes / psi_step_group_size (step, PSI_DIMENSION_SHARD),
+                                                    PSI_TRAFFIC_GRADIENTS)
+                             : PSI_OP_NONE;
+  PsiOpId end = again != PSI_OP_NONE ? again : routed != PSI_OP_NONE ? routed : dense;
+
+  if (end == PSI_OP_NONE)
+    return;
+  if (dense != PSI_OP_NONE)
+    psi_program_after (rank->program, dense, last, 0);
+  if (routed != PSI_OP_NONE)
+    psi_program_after (rank->program, routed, last, 0);
+  psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
+  psi_program_delta (rank->program, end, TRUE, PSI_MEMORY_GRADIENTS, -bytes);
+  rank->ready[layer] = end;
+}
+
+/* Layers whose gradients travel together. */
+typedef struct
+{
+  guint *layers;
+  guint n_layers;
+  LayerWork work;
+  PsiOpId reduced[2]; /* dense, experts */
+} Bucket;
+
+static void
+bucket_clear (gpointer data)
+{
+  g_free (((Bucket *) data)->layers);
+}
+
+/* Buckets in the order gradients become ready: last chunk and last layer first. */
+static GArray *
+make_buckets (PsiStep *step, PsiStepRank *rank)
+{
+  const PsiPlan *plan = step->plan;
+  GArray *buckets = g_array_new (FALSE, TRUE, sizeof (Bucket));
+  Bucket open = { .reduced = { PSI_OP_NONE, PSI_OP_NONE } };
+  guint n_layers = rank->shape->model->layers->len;
+
+  g_array_set_clear_func (buckets, bucket_clear);
+  for (guint c = step->schedule->n_chunks; c > 0; c--)
+    {
+      guint part = psi_schedule_part (step->schedule, rank->list, c - 1);
+
+      for (guint l = step->partition.first[part + 1]; l > step->partition.first[part]; l--)
+        {
+          gboolean last = c == 1 && l - 1 == step->partition.first[part];
+
+          if (open.layers == NULL)
+            open.layers = g_new (guint, n_layers);
+          open.layers[open.n_layers++] = l - 1;
+          add_layer_work (step, rank, l - 1, &open.work);
+          if (last || rank->shape->model->is_uniform || plan->zero >= 2
+              || open.work.dense_bytes + open.work.expert_bytes >= plan->bucket_bytes)
+            {
+              g_array_append_val (buckets, open);
+              open = (Bucket){ .reduced = { PSI_OP_NONE, PSI_OP_NONE } };
+            }
+        }
+    }
+  return buckets;
+}
+
+/* Send a bucket's gradients once all its layers are through. */
+static void
+reduce_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
+{
+  const PsiPlan *plan = step->plan;
+  PsiCollectiveOp op = plan->zero == 0 ? PSI_COLLECTIVE_ALL_REDUCE : PSI_COLLECTIVE_REDUCE_SCATTER;
+  PsiOpId last_mark = g_array_index (rank->marks, PsiOpId, rank->marks->len - 1);
+
+  if (plan->zero >= 2)
+    return; /* sent layer by layer in the backward */
+  if (plan->parameter_server)
+    bucket->reduced[0] = psi_step_server_message (step, rank, FALSE, bucket->work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
+  else
+    {
+      bucket->reduced[0] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_DP, bucket->work.dense_bytes,
+                                                PSI_TRAFFIC_GRADIENTS);
+      bucket->reduced[1] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_EXPERT_DP,
+                                                bucket->work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
+    }
+  for (guint i = 0; i < 2; i++)
+    if (bucket->reduced[i] != PSI_OP_NONE)
+      {
+        if (!plan->overlap_grads)
+          psi_program_after (rank->program, bucket->reduced[i], last_mark, 0);
+        for (guint l = 0; l < bucket->n_layers && plan->overlap_grads; l++)
+          psi_program_after (rank->program, bucket->reduced[i], rank->ready[bucket->layers[l]], 0);
+      }
+}
+
+/* Everything a bucket's update must wait for. */
+static void
+after_reduced (const PsiStepRank *rank, const Bucket *bucket, PsiOpId op)
+{
+  psi_program_after (rank->program, op, bucket->reduced[0], 0);
+  psi_program_after (rank->program, op, bucket->reduced[1], 0);
+  for (guint l = 0; l < bucket->n_layers; l++)
+    psi_program_after (rank->program, op, rank->ready[bucket->layers[l]], 0);
+}
+
+/* The next step reads a bucket's layers only after `op`. */
+static void
+hold_next_step (PsiStepRank *rank, const Bucket *bucket, PsiOpId op)
+{
+  for (guint l = 0; op != PSI_OP_NONE && l < bucket->n_layers; l++)
+    if (rank->first_use[bucket->layers[l]] != PSI_OP_NONE)
+      psi_program_after (rank->program, rank->first_use[bucket->layers[l]], op, 1);
+}
+
+static void
+update_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
+{
+  const PsiPlan *plan = step->plan;
+  double shards = plan->zero > 0 ? psi_step_group_size (step, PSI_DIMENSION_SHARD) : 1;
+  double elements = bucket->work.elements / shards
+                    + bucket->work.expert_elements / (plan->zero > 0 ? MAX (shards / plan->ep, 1) : 1);
+  guint part = step->partition.part_of[bucket->layers[0]];
+
+  if (plan->parameter_server)
+    {
+      PsiOpId update = PSI_OP_NONE;
+
+      if (rank->is_root)
+        {
+          update = psi_step_optimizer (step, rank, elements, (int) part);
+          after_reduced (rank, bucket, update);
+        }
+      PsiOpId back = psi_step_server_message (step, rank, TRUE, bucket->work.dense_parameters, PSI_TRAFFIC_PARAMETERS);
+      if (back != PSI_OP_NONE && update != PSI_OP_NONE)
+        psi_program_after (rank->program, back, update, 0);
+      hold_next_step (rank, bucket, back);
+      return;
+    }
+  PsiOpId update = psi_step_optimizer (step, rank, elements, (int) part);
+  after_reduced (rank, bucket, update);
+  if (plan->zero == 1 || plan->zero == 2)
+    {
+      PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_SHARD,
+                                           bucket->work.dense_parameters, PSI_TRAFFIC_PARAMETERS);
+      PsiOpId routed = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_EXPERT_DP,
+                                            bucket->work.expert_parameters, PSI_TRAFFIC_PARAMETERS);
+      if (dense != PSI_OP_NONE)
+        psi_program_after (rank->program, dense, update, 0);
+      if (routed != PSI_OP_NONE)
+        psi_program_after (rank->program, routed, update, 0);
+      hold_next_step (rank, bucket, dense);
+      hold_next_step (rank, bucket, routed);
+    }
+  for (guint i = 0; plan->zero == 3 && i < rank->gathers->len; i++)
+    {
+      const PsiGate *gate = &g_array_index (rank->gathers, PsiGate, i);
+
+      for (guint l = 0; l < bucket->n_layers; l++)
+        if (gate->layer == bucket->layers[l])
+          psi_program_after (rank->program, gate->op, update, 1);
+    }
+}
+
+/* Global norm of all gradients: every rank adds up its own, one number is all-reduced over all ranks. */
+static void
+clip (PsiStep *step, PsiStepRank *rank, const GArray *buckets)
+{
+  double bytes = 0, shards = step->plan->zero > 0 ? psi_step_group_size (step, PSI_DIMENSION_SHARD) : 1;
+
+  for (guint b = 0; b < buckets->len; b++)
+    bytes += (double) (g_array_index (buckets, Bucket, b).work.dense_bytes + g_array_index (buckets, Bucket, b).work.expert_bytes) / shards;
+  PsiOpId norm = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_memory_time_ps (step, bytes), PSI_TAG_OPTIMIZER);
+  for (guint b = 0; b < buckets->len; b++)
+    after_reduced (rank, &g_array_index (buckets, Bucket, b), norm);
+  psi_step_collective (step, rank, PSI_STREAM_COMPUTE, PSI_COLLECTIVE_ALL_REDUCE, PSI_DIMENSION_ALL, 4, PSI_TRAFFIC_GRADIENTS);
+}
+
+void
+psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank)
+{
+  g_autoptr (GArray) buckets = make_buckets (step, rank);
+
+  for (guint b = 0; b < buckets->len; b++)
+    reduce_bucket (step, rank, &g_array_index (buckets, Bucket, b));
+  if (step->plan->grad_clip)
+    clip (step, rank, buckets);
+  for (guint b = 0; b < buckets->len; b++)
+    update_bucket (step, rank, &g_array_index (buckets, Bucket, b));
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: MIT */
+/* Forward and backward of one part for one micro-batch.
+ *
+ * Forward: receive the boundary tensors of the parts it reads, then layer by layer gather sharded parameters, compute,
+ * keep what the backward needs; send the output to the parts that read it. Backward mirrors it. A receive is posted when
+ * the token before it begins, so that one message travels while the rank computes. What full recompute does not keep is
+ * computed again at the start of a layer's backward. */
+#include "step.h"
+
+#define NO_PART G_MAXUINT
+
+enum
+{
+  IN_FORWARD,
+  IN_BACKWARD,
+  OUT_FORWARD,
+  OUT_BACKWARD
+};
+
+static const struct
+{
+  PsiCollectiveOp op;
+} comm_ops[] = { [PSI_COMM_ALL_REDUCE] = { PSI_COLLECTIVE_ALL_REDUCE },
+                 [PSI_COMM_ALL_GATHER] = { PSI_COLLECTIVE_ALL_GATHER },
+                 [PSI_COMM_REDUCE_SCATTER] = { PSI_COLLECTIVE_REDUCE_SCATTER },
+                 [PSI_COMM_ALL_TO_ALL] = { PSI_COLLECTIVE_ALL_TO_ALL },
+                 [PSI_COMM_SEND_RECV] = { PSI_COLLECTIVE_SEND_RECV } };
+static const PsiDimension comm_dimensions[]
+    = { [PSI_GROUP_TP] = PSI_DIMENSION_TP, [PSI_GROUP_CP] = PSI_DIMENSION_CP, [PSI_GROUP_EP] = PSI_DIMENSION_EP };
+static const PsiTraffic comm_traffic[]
+    = { [PSI_GROUP_TP] = PSI_TRAFFIC_TENSOR, [PSI_GROUP_CP] = PSI_TRAFFIC_CONTEXT, [PSI_GROUP_EP] = PSI_TRAFFIC_EXPERTS };
+
+PsiStepRank *
+psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch)
+{
+  const PsiSchedule *schedule = step->schedule;
+  guint class = (guint) (like - step->ranks) % step->n_classes;
+
+  if (schedule->pool != NULL)
+    return &step->ranks[part * schedule->n_workers + (guint) (micro_batch / schedule->worker_micro_batches)];
+  for (guint c = 0; c < schedule->n_chunks; c++)
+    if (psi_schedule_part (schedule, like->list, c) == part)
+      return (PsiStepRank *) like;
+  for (guint i = 0; i < schedule->n_ranks * schedule->n_chunks; i++)
+    if (schedule->parts[i] == part)
+      return &step->ranks[i % schedule->n_ranks * step->n_classes + class];
+  g_assert_not_reached ();
+}
+
+/* Ops of one layer pass appended to the compute stream: work, with collectives between. */
+typedef struct
+{
+  PsiOpId first, last;
+} Ops;
+
+static void
+add_pieces (PsiStep *step, PsiStepRank *rank, const GArray *pieces, guint tag, const PsiToken *token, guint part, PsiTime *pending_ps,
+            Ops *ops)
+{
+  for (guint i = 0; i < pieces->len; i++)
+    {
+      const PsiPiece *piece = &g_array_index (pieces, PsiPiece, i);
+
+      *pending_ps += piece->time_ps;
+      if (piece->comm == PSI_COMM_NONE || psi_step_group_size (step, comm_dimensions[piece->group]) <= 1)
+        continue;
+      if (*pending_ps > 0 || ops->first == PSI_OP_NONE)
+        {
+          ops->last = psi_program_work (rank->program, PSI_STREAM_COMPUTE, *pending_ps, tag);
+          psi_program_label (rank->program, ops->last, token->micro_batch, (gint32) part);
+          if (ops->first == PSI_OP_NONE)
+            ops->first = ops->last;
+          *pending_ps = 0;
+        }
+      PsiOpId op = psi_step_collective (step, rank, PSI_STREAM_COMPUTE, comm_ops[piece->comm].op, comm_dimensions[piece->group],
+                                        piece->comm_bytes, comm_traffic[piece->group]);
+      if (op != PSI_OP_NONE)
+        {
+          psi_program_label (rank->program, op, token->micro_batch, (gint32) part);
+          ops->last = op;
+        }
+    }
+}
+
+static void
+flush_work (PsiStepRank *rank, guint tag, const PsiToken *token, guint part, PsiTime pending_ps, Ops *ops)
+{
+  if (pending_ps == 0 && ops->first != PSI_OP_NONE)
+    return;
+  ops->last = psi_program_work (rank->program, PSI_STREAM_COMPUTE, pending_ps, tag);
+  psi_program_label (rank->program, ops->last, token->micro_batch, (gint32) part);
+  if (ops->first == PSI_OP_NONE)
+    ops->first = ops->last;
+}
+
+/* What the forward of a layer keeps for its backward. */
+static gint64
+kept_bytes (const PsiPlan *plan, const PsiLayerKind *kind, guint layer)
+{
+  if (plan->recompute == PSI_RECOMPUTE_NONE || kind->never_recomputed || layer % plan->recompute_every != 0)
+    return kind->saved_bytes;
+  return plan->recompute == PSI_RECOMPUTE_FULL ? MIN (kind->input_bytes, kind->saved_bytes) : kind->selective_saved_bytes;
+}
+
+/* The uniform model keeps the stage input under full recompute, and counts its activations without it otherwise. */
+static gint64
+kept_of (const PsiStep *step, const PsiLayerKind *kind, guint layer)
+{
+  if (psi_step_model (step)->is_uniform && step->plan->recompute == PSI_RECOMPUTE_FULL)
+    return kind->input_bytes;
+  return kept_bytes (step->plan, kind, layer);
+}
+
+static void
+gate_receive (PsiStepRank *rank, PsiOpId op)
+{
+  PsiGate gate = { .op = op, .position = (int) rank->marks->len - 2 };
+
+  g_array_append_val (rank->receives, gate);
+}
+
+/* Gather a layer's sharded parameters for the use that follows. */
+static PsiOpId
+gather (PsiStep *step, PsiStepRank *rank, guint layer)
+{
+  const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
+
+  if (step->plan->zero < 3 || step->plan->cyclic || kind->parameters == 0)
+    return PSI_OP_NONE;
+  PsiOpId op = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_SHARD,
+                                    psi_layer_parameter_bytes (step, kind), PSI_TRAFFIC_PARAMETERS);
+  if (op == PSI_OP_NONE)
+    return op;
+  PsiGate gate = { .op = op, .position = (int) rank->uses->len - 1 - (int) step->plan->prefetch, .layer = layer };
+  g_array_append_val (rank->gathers, gate);
+  psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_COMMUNICATION, psi_layer_parameter_bytes (step, kind));
+  return op;
+}
+
+static void
+end_use (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId gathered, const Ops *ops)
+{
+  if (gathered == PSI_OP_NONE)
+    return;
+  psi_program_after (rank->program, ops->first, gathered, 0);
+  psi_program_delta (rank->program, ops->last, TRUE, PSI_MEMORY_COMMUNICATION,
+                     -psi_layer_parameter_bytes (step, psi_layer_kind (rank->shape->model, layer)));
+  g_array_append_val (rank->uses, ops->last);
+}
+
+/* Bytes of the boundary tensor from a layer to the parts after it. */
+static gint64
+boundary_bytes (const PsiStepRank *rank, guint layer)
+{
+  return psi_layer_kind (rank->shape->model, layer)->output_bytes;
+}
+
+/* Call `visit` for each edge between this part and a part on another rank: the layer whose output travels. Each producer
+ * travels once to each part that reads it. */
+typedef void (*EdgeVisitor) (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer,
+                             guint from_part, guint to_part, gpointer data);
+
+static void
+visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean incoming, EdgeVisitor visit, gpointer data)
+{
+  const PsiModel *model = rank->shape->model;
+  guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
+  guint begin = incoming ? step->partition.first[part] : step->partition.first[part + 1];
+  guint end = incoming ? step->partition.first[part + 1] : model->layers->len;
+  guint last_layer = NO_PART, last_part = NO_PART;
+
+  if (!incoming && part + 1 == step->partition.n_parts)
+    return;
+  for (guint l = begin; l < end; l++)
+    {
+      const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);
+
+      for (guint i = 0; i < layer->n_inputs; i++)
+        {
+          guint producer = layer->inputs[i];
+          guint from = step->partition.part_of[producer], to = step->partition.part_of[l];
+
+          if (from == to || (incoming ? to != part : from != part) || (producer == last_layer && to == last_part))
+            continue;
+          PsiStepRank *other = psi_step_rank_of_part (step, rank, incoming ? from : to, token->micro_batch);
+          if (other != rank)
+            visit (step, rank, other, token, producer, from, to, data);
+          last_layer = producer;
+          last_part = to;
+        }
+    }
+}
+
+static guint
+boundary_stream (const PsiToken *token, guint which)
+{
+  return PSI_STREAM_BOUNDARY + 4 * (guint) token->chunk + which;
+}
+
+/* Shift of the matching token on the other rank: set when that rank's list was walked, or found in the list. */
+static guint
+shift_of (const PsiStep *step, const PsiStepRank *rank, PsiTokenKind kind, guint part, gint64 micro_batch)
+{
+  const GArray *list = step->schedule->lists[rank->list];
+
+  if (!step->plan->cyclic)
+    return 0;
+  for (guint i = 0; i < list->len; i++)
+    {
+      const PsiToken *token = &g_array_index (list, PsiToken, i);
+
+      if (token->kind == kind && token->micro_batch == micro_batch
+          && psi_schedule_part (step->schedule, rank->list, (guint) token->chunk) == part)
+        return token->shift;
+    }
+  return 0;
+}
+
+typedef struct
+{
+  Ops ops;
+  gint64 bytes;
+} EdgeData;
+
+static guint
+edge_number (guint from, guint layer)
+{
+  return from * 65536 + layer % 65536;
+}
+
+static void
+receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from, guint to,
+                 gpointer data)
+{
+  EdgeData *edge = data;
+  gint64 bytes = boundary_bytes (rank, layer);
+  PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_FORWARD), IN_FORWARD + 4 * to, edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+
+  psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
+  psi_program_skip (rank->program, op, token->shift - shift_of (step, other, PSI_TOKEN_FORWARD, from, token->micro_batch));
+  gate_receive (rank, op);
+  psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
+  psi_program_after (rank->program, edge->ops.first, op, 0);
+  edge->bytes += bytes;
+}
+
+static void
+send_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from, guint to,
+              gpointer data)
+{
+  EdgeData *edge = data;
+  gint64 bytes = boundary_bytes (rank, layer);
+  PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_FORWARD), IN_FORWARD + 4 * to, edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+
+  psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
+  psi_program_after (rank->program, op, edge->ops.last, 0);
+  psi_program_delta (rank->program, edge->ops.last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
+  psi_program_delta (rank->program, op, TRUE, PSI_MEMORY_BOUNDARY, -bytes);
+}
+
+static void
+receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from, guint to,
+                  gpointer data)
+{
+  EdgeData *edge = data;
+  gint64 bytes = boundary_bytes (rank, layer);
+  PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_BACKWARD), IN_BACKWARD + 4 * to, edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+  PsiTokenKind kind = token->kind == PSI_TOKEN_BACKWARD ? PSI_TOKEN_BACKWARD : PSI_TOKEN_BACKWARD_INPUT;
+
+  psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
+  psi_program_skip (rank->program, op, token->shift - shift_of (step, other, kind, to, token->micro_batch));
+  gate_receive (rank, op);
+  psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
+  psi_program_after (rank->program, edge->ops.first, op, 0);
+  edge->bytes += bytes;
+}
+
+static void
+send_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from, guint to,
+               gpointer data)
+{
+  EdgeData *edge = data;
+  gint64 bytes = boundary_bytes (rank, layer);
+  PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_BACKWARD), IN_BACKWARD + 4 * to, edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+
+  psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
+  psi_program_after (rank->program, op, edge->ops.last, 0);
+  psi_program_delta (rank->program, edge->ops.last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
+  psi_program_delta (rank->program, op, TRUE, PSI_MEMORY_BOUNDARY, -bytes);
+}
+
+static void
+forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
+{
+  const PsiModel *model = rank->shape->model;
+  guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
+  gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
+  EdgeData edge = { .ops = { PSI_OP_NONE, PSI_OP_NONE } };
+
+  for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
+    {
+      const PsiLayerKind *kind = psi_layer_kind (model, l);
+      const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, l).kind];
+      gint64 kept = kept_of (step, kind, l), transient = MAX (kind->saved_bytes - kept, 0) + kind->forward_workspace_bytes;
+      PsiOpId gathered = gather (step, rank, l);
+      Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
+      PsiTime pending_ps = 0;
+
+      add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_FORWARD, token, part, &pending_ps, &ops);
+      flush_work (rank, PSI_TAG_FORWARD, token, part, pending_ps, &ops);
+      end_use (step, rank, l, gathered, &ops);
+      psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, kept);
+      if (!model->is_uniform)
+        {
+          psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_WORKSPACE, transient);
+          psi_program_delta (rank->program, ops.last, TRUE, PSI_MEMORY_WORKSPACE, -transient);
+        }
+      if (rank->first_use[l] == PSI_OP_NONE)
+        rank->first_use[l] = ops.first;
+      if (edge.ops.first == PSI_OP_NONE)
+        edge.ops.first = ops.first;
+      edge.ops.last = ops.last;
+    }
+  visit_edges (step, rank, token, TRUE, receive_forward, &edge);
+  psi_program_delta (rank->program, edge.ops.first, FALSE, PSI_MEMORY_BOUNDARY, -edge.bytes);
+  visit_edges (step, rank, token, FALSE, send_forward, &edge);
+  rank->forward_first[index] = edge.ops.first;
+  rank->forward_last[index] = edge.ops.last;
+  rank->forward_shift[index] = token->shift;
+  g_array_append_val (rank->marks, edge.ops.last);
+}
+
+/* Full backward, or only its input or weight half. */
+static void
+backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiModel *model = rank->shape->model;
+  guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
+  gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
+  gboolean input_half = token->kind != PSI_TOKEN_BACKWARD_WEIGHT, weight_half = token->kind != PSI_TOKEN_BACKWARD_INPUT;
+  EdgeData edge = { .ops = { PSI_OP_NONE, PSI_OP_NONE } };
+
+  for (guint l = step->partition.first[part + 1]; l > step->partition.first[part]; l--)
+    {
+      guint layer = l - 1;
+      const PsiLayerKind *kind = psi_layer_kind (model, layer);
+      const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, layer).kind];
+      gint64 kept = kept_of (step, kind, layer), again = kind->saved_bytes - kept;
+      gint64 held = again > 0 ? kind->saved_bytes : kept; /* once what was dropped is there again */
+      gboolean recomputes = plan->recompute != PSI_RECOMPUTE_NONE && !kind->never_recomputed
+                            && layer % plan->recompute_every == 0
+                            && (again > 0 || plan->recompute == PSI_RECOMPUTE_FULL);
+      PsiOpId gathered = gather (step, rank, layer);
+      Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
+      PsiTime pending_ps = 0;
+
+      if (recomputes && input_half)
+        {
+          Ops again_ops = { PSI_OP_NONE, PSI_OP_NONE };
+          PsiTime again_ps = plan->recompute == PSI_RECOMPUTE_SELECTIVE ? cost->selective_ps : 0;
+
+          if (plan->recompute == PSI_RECOMPUTE_FULL)
+            add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_RECOMPUTE, token, part, &again_ps, &again_ops);
+          flush_work (rank, PSI_TAG_RECOMPUTE, token, part, again_ps, &again_ops);
+          psi_program_delta (rank->program, again_ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, MAX (again, 0));
+          psi_program_after (rank->program, again_ops.first, gathered, 0);
+          if (edge.ops.first == PSI_OP_NONE)
+            edge.ops.first = again_ops.first;
+        }
+      if (input_half)
+        add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_INPUT], PSI_TAG_BACKWARD, token, part, &pending_ps, &ops);
+      if (weight_half)
+        add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_WEIGHT], input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part,
+                    &pending_ps, &ops);
+      flush_work (rank, input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, pending_ps, &ops);
+      end_use (step, rank, layer, gathered, &ops);
+      gint64 freed = input_half && weight_half ? held
+                     : weight_half             ? MIN (kind->weight_saved_bytes, held)
+                                               : held - MIN (kind->weight_saved_bytes, held);
+      psi_program_delta (rank->program, ops.last, TRUE, PSI_MEMORY_ACTIVATIONS, -freed);
+      if (!model->is_uniform)
+        {
+          psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_WORKSPACE, kind->backward_workspace_bytes);
+          psi_program_delta (rank->program, ops.last, TRUE, PSI_MEMORY_WORKSPACE, -kind->backward_workspace_bytes);
+        }
+      if (weight_half)
+        {
+          rank->ready[layer] = ops.last;
+          if (plan->zero >= 2 && !plan->cyclic)
+            psi_step_scatter_gradients (step, rank, layer, ops.first, ops.last);
+        }
+      if (edge.ops.first == PSI_OP_NONE)
+        edge.ops.first = ops.first;
+      edge.ops.last = ops.last;
+    }
+  if (input_half)
+    {
+      visit_edges (step, rank, token, FALSE, receive_backward, &edge);
+      psi_program_delta (rank->program, edge.ops.last, TRUE, PSI_MEMORY_BOUNDARY, -edge.bytes);
+      visit_edges (step, rank, token, TRUE, send_backward, &edge);
+    }
+  if (input_half || rank->backward_first[index] == PSI_OP_NONE)
+    rank->backward_first[index] = edge.ops.first;
+  rank->backward_last[index] = edge.ops.last;
+  rank->backward_shift[index] = token->shift;
+  g_array_append_val (rank->marks, edge.ops.last);
+}
+
+void
+psi_step_token (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
+{
+  PsiProgram *program = rank->program;
+  guint before[PSI_MAX_STREAMS];
+
+  for (guint s = 0; s < program->n_streams; s++)
+    before[s] = program->streams[s]->len;
+  if (token->kind == PSI_TOKEN_FORWARD)
+    forward (step, rank, token);
+  else
+    backward (step, rank, token);
+  for (guint s = 0; s < program->n_streams && token->shift > 0; s++)
+    for (guint i = before[s]; i < program->streams[s]->len; i++)
+      psi_program_shift (program, PSI_OP_ID (s, i), token->shift);
+}
+
+static void
+close_gates (PsiStepRank *rank, const GArray *gates, const GArray *list)
+{
+  for (guint i = 0; i < gates->len; i++)
+    {
+      const PsiGate *gate = &g_array_index (gates, PsiGate, i);
+      int position = gate->position, n = (int) list->len;
+      guint distance = 0;
+
+      while (position < 0 && n > 0)
+        {
+          position += n;
+          distance++;
+        }
+      if (n > 0 && distance <= 1)
+        psi_program_after (rank->program, gate->op, g_array_index (list, PsiOpId, position), distance);
+    }
+}
+
+void
+psi_step_close_gates (PsiStepRank *rank)
+{
+  close_gates (rank, rank->receives, rank->marks);
+  close_gates (rank, rank->gathers, rank->uses);
+}

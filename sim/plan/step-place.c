@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks on the machine: GPU numbers, the shape of groups, links, and the ends of messages.
+ *
+ * GPU number = sum over tp, cp, dp, pp of coordinate x stride; the first dimension of group_order has stride 1. Every
+ * rank has four links: into and out of the node's fabric and of the network. A collective loads each member's links with
+ * what its algorithm sends over them; equal members are one member. */
+#include "step.h"
+
+#include <string.h>
+
+enum
+{
+  TP,
+  CP,
+  DP,
+  PP
+};
+
+static guint
+degree (const PsiStep *step, guint dimension)
+{
+  const PsiPlan *plan = step->plan;
+
+  return dimension == TP ? plan->tp : dimension == CP ? plan->cp : dimension == DP ? plan->dp : plan->pp;
+}
+
+static guint
+stride_of (const PsiStep *step, guint dimension)
+{
+  return step->strides[dimension];
+}
+
+void
+psi_step_place_rank (PsiStep *step, PsiStepRank *rank)
+{
+  const PsiMachine *machine = step->machine;
+  double rates[4] = { machine->intra.bytes_per_s * machine->intra.efficiency, 0, 0, 0 };
+
+  if (step->strides[TP] == 0)
+    {
+      g_auto (GStrv) order = g_strsplit (psi_settings_text (step->settings, PSI_KEY_GROUP_ORDER), ",", -1);
+      static const char *const names[] = { "tp", "cp", "dp", "pp" };
+      guint stride = 1;
+
+      for (guint i = 0; order[i] != NULL; i++)
+        for (guint d = 0; d < G_N_ELEMENTS (names); d++)
+          if (strcmp (g_strstrip (order[i]), names[d]) == 0)
+            {
+              step->strides[d] = stride;
+              stride *= degree (step, d);
+            }
+    }
+  guint pp = rank->stage >= 0 && !step->plan->by_stage ? (guint) rank->stage : 0;
+  rank->first_gpu = rank->tp_index * step->strides[TP] + rank->cp_index * step->strides[CP] + rank->dp_index * step->strides[DP]
+                    + pp * step->strides[PP];
+  rates[PSI_TIER_INTRA_IN] = rates[PSI_TIER_INTRA_OUT];
+  double nics = machine->inter.nics_per_node > 0 ? (double) machine->inter.nics_per_node / machine->gpus_per_node : 1;
+  rates[PSI_TIER_INTER_OUT] = rates[PSI_TIER_INTER_IN]
+      = machine->inter.bytes_per_s * machine->inter.efficiency * MIN (nics, 1) / MAX (machine->inter.oversubscription, 1);
+  for (guint t = 0; t < 4; t++)
+    rank->links[t] = psi_links_add (step->world->links, machine->ideal ? HUGE_VAL : rates[t]);
+}
+
+guint
+psi_step_group_size (const PsiStep *step, PsiDimension dimension)
+{
+  const PsiPlan *plan = step->plan;
+  const guint sizes[PSI_N_DIMENSIONS] = { plan->dp * plan->cp, plan->tp, plan->cp, plan->ep,
+                                          plan->dp * plan->cp / plan->ep, plan->shard_group, step->gpus };
+
+  return sizes[dimension];
+}
+
+/* Members that sit in one node, for `n` members `stride` GPUs apart. */
+static PsiGroupShape
+group_shape (const PsiStep *step, guint n, guint stride)
+{
+  guint node = step->machine->gpus_per_node;
+  guint inside = stride >= node ? 1 : MIN (n, MAX (node / stride, 1));
+  PsiGroupShape shape = { .n_ranks = n, .ranks_per_node = inside, .n_nodes = (n + inside - 1) / inside,
+                          .nic_sharers = MIN (node, MAX (step->gpus, 1)) };
+
+  return shape;
+}
+
+static PsiGroupShape
+dimension_shape (const PsiStep *step, PsiDimension dimension)
+{
+  guint n = psi_step_group_size (step, dimension);
+  guint data_stride = step->plan->cp > 1 ? MIN (stride_of (step, CP), stride_of (step, DP)) : stride_of (step, DP);
+  const guint strides[PSI_N_DIMENSIONS] = { data_stride, stride_of (step, TP), stride_of (step, CP), data_stride,
+                                            data_stride * step->plan->ep, data_stride, 1 };
+
+  return group_shape (step, n, strides[dimension]);
+}
+
+/* ---- Ports ---- */
+
+static PsiPortId
+port_for (PsiStep *step, const char *key, gboolean channel)
+{
+  gpointer found = g_hash_table_lookup (step->ports, key);
+
+  if (found == NULL)
+    {
+      PsiPortId port = channel ? psi_world_add_channel (step->world) : psi_world_add_communicator (step->world);
+
+      found = GUINT_TO_POINTER (port + 1);
+      g_hash_table_insert (step->ports, g_strdup (key), found);
+    }
+  return GPOINTER_TO_UINT (found) - 1;
+}
+
+/* The slot under which the rank knows a port; binds it, and adds the rank's links to its path, at first sight. */
+static guint
+slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, gboolean outward, gboolean inward)
+{
+  GArray *ports = psi_world_rank (step->world, rank->id)->ports;
+
+  for (guint slot = 0; slot < ports->len; slot++)
+    if (g_array_index (ports, PsiPortId, slot) == port)
+      return slot;
+  psi_world_bind (step->world, rank->id, ports->len, port);
+  for (guint tier = 0; tier < 4; tier++)
+    if ((outward && (tier == PSI_TIER_INTRA_OUT || tier == PSI_TIER_INTER_OUT))
+        || (inward && (tier == PSI_TIER_INTRA_IN || tier == PSI_TIER_INTER_IN)))
+      psi_world_add_path (step->world, port, rank->links[tier], tier);
+  return ports->len - 1;
+}
+
+/* A transfer whose links carry intra and inter bytes. Equal transfers are shared. */
+static PsiTransferId
+transfer_for (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInfo *info)
+{
+  gint64 bytes = MAX (cost->intra_bytes, cost->inter_bytes);
+  PsiTransfer transfer = { .bytes = step->machine->ideal ? 0 : bytes, .latency_ps = cost->latency_ps, .cap_bytes_per_s = HUGE_VAL,
+                           .hops = cost->steps };
+  double slowest_s = 0;
+
+  if (bytes > 0 && !step->machine->ideal)
+    {
+      transfer.weights[PSI_TIER_INTRA_OUT] = transfer.weights[PSI_TIER_INTRA_IN] = (double) cost->intra_bytes / (double) bytes;
+      transfer.weights[PSI_TIER_INTER_OUT] = transfer.weights[PSI_TIER_INTER_IN] = (double) cost->inter_bytes / (double) bytes;
+      /* Alone it goes as fast as its algorithm and protocol allow, which may be less than the links could carry. */
+      if (cost->intra_bytes > 0)
+        slowest_s = (double) cost->intra_bytes / cost->intra_bytes_per_s;
+      if (cost->inter_bytes > 0)
+        slowest_s = MAX (slowest_s, (double) cost->inter_bytes / cost->inter_bytes_per_s);
+      if (slowest_s > 0)
+        transfer.cap_bytes_per_s = (double) bytes / slowest_s;
+      if (strcmp (psi_settings_text (step->settings, PSI_KEY_DETAIL), "closed") == 0)
+        {
+          transfer.latency_ps = psi_collective_time_ps (cost);
+          transfer.bytes = 0;
+        }
+    }
+  for (guint i = step->infos->len; i > 0 && i + 64 > step->infos->len; i--)
+    {
+      const PsiTransferInfo *other = &g_array_index (step->infos, PsiTransferInfo, i - 1);
+
+      if (memcmp (other, info, sizeof *info) == 0
+          && memcmp (&g_array_index (step->world->transfers, PsiTransfer, i - 1), &transfer, sizeof transfer) == 0)
+        return i - 1;
+    }
+  g_array_append_vals (step->infos, info, 1);
+  return psi_world_add_transfer (step->world, &transfer);
+}
+
+static PsiTransferInfo
+make_info (PsiTraffic traffic, gint64 sent_bytes, guint hops)
+{
+  PsiTransferInfo info;
+
+  memset (&info, 0, sizeof info);
+  info.traffic = traffic;
+  info.sent_bytes = sent_bytes;
+  info.flight_bytes = sent_bytes / MAX (hops, 1);
+  return info;
+}
+
+PsiOpId
+psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension, gint64 bytes,
+                     PsiTraffic traffic)
+{
+  PsiGroupShape shape = dimension_shape (step, dimension);
+  PsiCollectiveCost cost;
+
+  if (shape.n_ranks <= 1 || bytes <= 0)
+    return PSI_OP_NONE;
+  psi_collective_cost (step->machine, op, bytes, &shape, &cost);
+  PsiTransferInfo info = make_info (traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
+  /* Ranks that are simulated one by one meet in a communicator of their group and stream; a class meets itself. */
+  gboolean full = step->n_classes > step->plan->dp;
+  gboolean over_data = dimension != PSI_DIMENSION_TP && dimension != PSI_DIMENSION_CP;
+  guint size = dimension == PSI_DIMENSION_CP || dimension == PSI_DIMENSION_TP || dimension == PSI_DIMENSION_ALL ? 1 : shape.n_ranks;
+  guint data_index = rank->dp_index * step->plan->cp + rank->cp_index;
+  g_autofree char *key
+      = dimension == PSI_DIMENSION_ALL
+            ? g_strdup_printf ("all/%u", stream)
+            : g_strdup_printf ("group/%u/%u/%u/%u/%u/%u", dimension, stream, rank->list,
+                               full && dimension != PSI_DIMENSION_TP ? rank->tp_index : 0,
+                               full && dimension != PSI_DIMENSION_CP && !over_data ? rank->cp_index : 0,
+                               !over_data ? rank->dp_index
+                               : !full    ? 0
+                               : dimension == PSI_DIMENSION_EXPERT_DP ? data_index % step->plan->ep : data_index / size);
+  PsiPortId port = port_for (step, key, FALSE);
+
+  return psi_program_message (rank->program, stream, PSI_OP_COLLECTIVE, slot_for (step, rank, port, TRUE, TRUE),
+                              transfer_for (step, &cost, &info), PSI_TAG_TRAFFIC + traffic);
+}
+
+PsiOpId
+psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic)
+{
+  PsiGroupShape shape = dimension_shape (step, PSI_DIMENSION_DP);
+  PsiCollectiveCost cost;
+
+  if (shape.n_ranks <= 1)
+    return PSI_OP_NONE;
+  psi_collective_cost (step->machine, outward ? PSI_COLLECTIVE_SCATTER : PSI_COLLECTIVE_GATHER, bytes, &shape, &cost);
+  gint64 sent = outward == rank->is_root ? (outward ? bytes * (shape.n_ranks - 1) : bytes) : 0;
+  PsiTransferInfo info = make_info (traffic, sent, cost.steps);
+  g_autofree char *key = g_strdup_printf ("server/%d", outward);
+  PsiPortId port = port_for (step, key, FALSE);
+
+  /* The root's link decides: it carries everybody's bytes. */
+  return psi_program_message (rank->program, outward ? PSI_STREAM_PARAMETERS : PSI_STREAM_GRADIENTS, PSI_OP_COLLECTIVE,
+                              slot_for (step, rank, port, rank->is_root && outward, rank->is_root && !outward),
+                              transfer_for (step, &cost, &info), PSI_TAG_TRAFFIC + traffic);
+}
+
+/* Are two ranks, or any two of the equal ranks they stand for, on different nodes? */
+static gboolean
+crosses_node (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *to)
+{
+  guint node = step->machine->gpus_per_node;
+
+  if (from->count == 1 && to->count == 1)
+    return from->first_gpu / node != to->first_gpu / node;
+  guint low = MIN (from->first_gpu, to->first_gpu), distance = MAX (from->first_gpu, to->first_gpu) - low;
+  if (distance == 0)
+    return FALSE;
+  if (distance >= node)
+    return TRUE;
+  /* Replicas of the pair sit at other offsets: one that crosses decides for all. */
+  for (guint d = 0; d < step->plan->dp && from->count > 1; d++)
+    {
+      guint gpu = low + d * step->strides[DP];
+
+      if (gpu / node != (gpu + distance) / node)
+        return TRUE;
+    }
+  return low / node != (low + distance) / node;
+}
+
+static PsiOpId
+message (PsiStep *step, PsiStepRank *from, PsiStepRank *to, gboolean sending, guint stream, guint what, guint index,
+         gint64 bytes, PsiTraffic traffic)
+{
+  gboolean crosses = crosses_node (step, from, to);
+  PsiGroupShape shape = { .n_ranks = 2, .n_nodes = crosses ? 2 : 1, .ranks_per_node = crosses ? 1 : 2,
+                          .nic_sharers = MIN (step->machine->gpus_per_node, step->gpus) };
+  PsiCollectiveCost cost = { .steps = 0 };
+  PsiTransferInfo info = make_info (traffic, sending ? bytes : 0, 1);
+  g_autofree char *key = g_strdup_printf ("pair/%u/%u/%u/%u", from->id, to->id, what, index);
+  PsiPortId port = port_for (step, key, TRUE);
+  PsiStepRank *self = sending ? from : to;
+
+  if (bytes > 0)
+    psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, bytes, &shape, &cost);
+  return psi_program_message (self->program, stream, sending ? PSI_OP_SEND : PSI_OP_RECV, slot_for (step, self, port, sending, !sending),
+                              transfer_for (step, &cost, &info), bytes > 0 ? PSI_TAG_TRAFFIC + traffic : PSI_TAG_TURN);
+}
+
+PsiOpId
+psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index, gint64 bytes,
+               PsiTraffic traffic)
+{
+  return message (step, from, to, TRUE, stream, what, index, bytes, traffic);
+}
+
+PsiOpId
+psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index, gint64 bytes,
+                  PsiTraffic traffic)
+{
+  return message (step, from, to, FALSE, stream, what, index, bytes, traffic);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes that are always there, per rank and class.
+ *
+ *   parameters  P            zero 3: P / D; cyclic with one shared copy: x versions in use at once
+ *   gradients   G            zero 2, 3: G / D
+ *   optimizer   K elements   zero 1, 2, 3: / D; only on the rank that updates (cyclic, parameter server)
+ *
+ * D is the size of the shard group (dp x cp unless shard_group is written; experts: divided by ep). Every layer's share
+ * is rounded up. Source: Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3; K by optimizer in plan.c. */
+#include "step.h"
+
+static gint64
+share (gint64 bytes, guint n)
+{
+  return (bytes + n - 1) / n;
+}
+
+gint64
+psi_layer_parameter_bytes (const PsiStep *step, const PsiLayerKind *kind)
+{
+  return kind->parameter_bytes > 0 ? kind->parameter_bytes : kind->parameters * step->plan->parameter_bytes_each;
+}
+
+gint64
+psi_layer_gradient_bytes (const PsiStep *step, const PsiLayerKind *kind)
+{
+  if (kind->parameter_bytes > 0)
+    return kind->parameter_bytes;
+  return (gint64) ((double) kind->parameters * kind->trainable_fraction) * step->plan->gradient_bytes_each;
+}
+
+/* Does this rank keep the optimizer state of the part? */
+static gboolean
+updates_part (const PsiStep *step, const PsiStepRank *rank, guint part)
+{
+  if (step->plan->parameter_server)
+    return rank->is_root;
+  return !step->plan->cyclic || rank->update[part] != PSI_OP_NONE;
+}
+
+void
+psi_step_add_state (PsiStep *step, PsiStepRank *rank)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiModel *model = rank->shape->model;
+  guint shards = psi_step_group_size (step, PSI_DIMENSION_SHARD);
+  gboolean travels = plan->cyclic && plan->zero == 3; /* states are not at rest anywhere */
+
+  for (guint c = 0; c < step->schedule->n_chunks; c++)
+    {
+      guint part = psi_schedule_part (step->schedule, rank->list, c);
+      guint copies = plan->cyclic && plan->placement != PSI_PLACEMENT_SEPARATE ? psi_step_versions (step, part) : 1;
+
+      for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
+        {
+          const PsiLayerKind *kind = psi_layer_kind (model, l);
+          gint64 elements = kind->parameter_bytes > 0 ? kind->parameter_bytes / 2 : kind->parameters;
+          gint64 parameter_bytes = psi_layer_parameter_bytes (step, kind);
+          gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind);
+          double experts = elements > 0 ? (double) kind->expert_parameters / (double) elements : 0;
+          double optimizer_bytes = plan->optimizer_bytes_each * (double) elements * kind->trainable_fraction;
+          guint expert_shards = MAX (shards / plan->ep, 1);
+
+          if (travels)
+            {
+              if (updates_part (step, rank, part))
+                rank->base[PSI_MEMORY_OPTIMIZER] += (gint64) optimizer_bytes;
+              continue;
+            }
+          gint64 dense = (gint64) ((1 - experts) * (double) parameter_bytes), routed = parameter_bytes - dense;
+          rank->base[PSI_MEMORY_PARAMETERS]
+              += plan->zero >= 3 ? share (dense, shards) + share (routed, expert_shards) : parameter_bytes * copies;
+          gint64 dense_gradients = (gint64) ((1 - experts) * (double) gradient_bytes);
+          rank->base[PSI_MEMORY_GRADIENTS] += plan->zero >= 2 ? share (dense_gradients, shards)
+                                                                    + share (gradient_bytes - dense_gradients, expert_shards)
+                                                              : gradient_bytes;
+          if (updates_part (step, rank, part))
+            rank->base[PSI_MEMORY_OPTIMIZER]
+                += plan->zero >= 1 ? share ((gint64) ((1 - experts) * optimizer_bytes), shards)
+                                         + share ((gint64) (experts * optimizer_bytes), expert_shards)
+                                   : (gint64) optimizer_bytes;
+        }
+      /* Tied tensors: the last rank holds a copy of its own when the first layer is elsewhere. */
+      if (model->tied_parameters > 0 && part == step->partition.n_parts - 1 && part > 0
+          && psi_step_rank_of_part (step, rank, 0, 0) != rank)
+        {
+          guint n = plan->zero >= 1 ? shards : 1;
+
+          rank->base[PSI_MEMORY_PARAMETERS] += share (model->tied_parameters * plan->parameter_bytes_each, plan->zero >= 3 ? n : 1);
+          rank->base[PSI_MEMORY_GRADIENTS] += share (model->tied_parameters * plan->gradient_bytes_each, plan->zero >= 2 ? n : 1);
+          rank->base[PSI_MEMORY_OPTIMIZER] += share ((gint64) (plan->optimizer_bytes_each * (double) model->tied_parameters), n);
+        }
+    }
+}

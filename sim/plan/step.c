@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+#include "step.h"
+
+#include <string.h>
+
+/* Times of each part, forward and backward, from its layers. */
+static void
+part_times (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape, gint64 *forward_ps, gint64 *backward_ps)
+{
+  for (guint part = 0; part < partition->n_parts; part++)
+    for (guint l = partition->first[part]; l < partition->first[part + 1]; l++)
+      {
+        const PsiKindCost *cost = &shape->costs[g_array_index (shape->model->layers, PsiLayer, l).kind];
+        const PsiLayerKind *kind = psi_layer_kind (shape->model, l);
+
+        forward_ps[part] += cost->pass_ps[PSI_PASS_FORWARD];
+        backward_ps[part] += cost->pass_ps[PSI_PASS_BACKWARD_INPUT] + cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT];
+        if (plan->recompute == PSI_RECOMPUTE_FULL && !kind->never_recomputed && l % plan->recompute_every == 0)
+          backward_ps[part] += cost->pass_ps[PSI_PASS_FORWARD];
+        else if (plan->recompute == PSI_RECOMPUTE_SELECTIVE && l % plan->recompute_every == 0)
+          backward_ps[part] += cost->selective_ps;
+      }
+}
+
+PsiSchedule *
+psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape, GError **error)
+{
+  g_autofree gint64 *forward_ps = g_new0 (gint64, partition->n_parts), *backward_ps = g_new0 (gint64, partition->n_parts);
+  PsiScheduleShape order = { .ranks = plan->pp, .chunks = plan->vpp, .micro_batches = plan->micro_batches, .keeps_all = plan->keeps_all,
+                             .workers = plan->dp, .stages = plan->stages, .placement = plan->placement, .by_stage = plan->by_stage,
+                             .delayed = plan->update == PSI_UPDATE_CYCLIC_V1, .forward_ps = forward_ps, .backward_ps = backward_ps };
+
+  part_times (plan, partition, shape, forward_ps, backward_ps);
+  if (plan->keeps_all) /* `single`: the workers' micro-batches, on one GPU */
+    order.micro_batches *= plan->dp;
+  if (plan->pp == 1 && !plan->cyclic)
+    {
+      /* Without a pipeline a rank holds the whole model: its stages are the layers of its one part. */
+      order.ranks = order.chunks = 1;
+    }
+  return plan->schedule->build (&order, error);
+}
+
+/* One class of ranks for all replicas when they are equal; one for each worker when their batches differ; root and
+ * others of a parameter server; every GPU by itself when the user asks, or singles one out. */
+static guint
+count_classes (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+
+  if (plan->cyclic || plan->keeps_all)
+    return 1;
+  if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK))
+    return plan->parameter_server ? MAX (plan->dp, 1) : plan->dp * plan->tp * plan->cp;
+  if (plan->worker_batches != NULL)
+    return plan->dp;
+  return plan->parameter_server && plan->dp > 1 ? 2 : 1;
+}
+
+static PsiShapeCost *
+shape_for (PsiStep *step, const PsiModelSource *source, gint64 micro_batch, GError **error)
+{
+  for (guint i = 0; i < step->shapes->len; i++)
+    {
+      PsiShapeCost *shape = g_ptr_array_index (step->shapes, i);
+
+      if (shape->micro_batch == micro_batch)
+        return shape;
+    }
+  PsiShapeCost *shape = psi_shape_cost_new (step->plan, step->machine, source, step->settings, micro_batch, error);
+  if (shape != NULL)
+    g_ptr_array_add (step->shapes, shape);
+  return shape;
+}
+
+static PsiOpId *
+new_ops (gsize n)
+{
+  PsiOpId *ops = g_new (PsiOpId, MAX (n, 1));
+
+  memset (ops, 0xff, MAX (n, 1) * sizeof *ops);
+  return ops;
+}
+
+static gboolean
+init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source, GError **error)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiSchedule *schedule = step->schedule;
+  PsiStepRank *rank = &step->ranks[list * step->n_classes + class];
+  guint replicas = plan->cyclic || plan->keeps_all ? plan->tp * plan->cp : plan->dp * plan->tp * plan->cp;
+  guint data_classes = step->n_classes;
+  gboolean full = step->n_classes > plan->dp;
+  gsize n_tokens = (gsize) (schedule->n_chunks * schedule->micro_batches);
+  guint n_layers = psi_step_model (step)->layers->len;
+  gboolean boundaries = plan->pp > 1 || plan->by_stage;
+
+  rank->list = list;
+  rank->scale = 1;
+  if (full)
+    {
+      rank->tp_index = class % plan->tp;
+      rank->cp_index = class / plan->tp % plan->cp;
+      rank->dp_index = class / plan->tp / plan->cp;
+    }
+  else
+    rank->dp_index = class;
+  if (plan->cyclic && !plan->by_stage && plan->placement == PSI_PLACEMENT_SEPARATE)
+    rank->dp_index = list;
+  rank->is_root = plan->parameter_server && class == 0;
+  rank->count = plan->parameter_server && step->n_classes == 2 && plan->dp > 2 ? (class == 0 ? 1 : plan->dp - 1) * plan->tp * plan->cp
+                                                                               : replicas / data_classes;
+  rank->stage = plan->pp > 1 ? (int) list : plan->by_stage ? (int) psi_schedule_part (schedule, list, 0) : -1;
+  rank->shape = plan->worker_batches != NULL ? shape_for (step, source, plan->worker_batches[rank->dp_index], error)
+                                             : g_ptr_array_index (step->shapes, 0);
+  if (rank->shape == NULL)
+    return FALSE;
+  guint n_streams = PSI_STREAM_BOUNDARY + (boundaries ? 4 * schedule->n_chunks : 0);
+  if (n_streams > PSI_MAX_STREAMS)
+    {
+      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%u' is more than this version can follow (%u)",
+                   psi_settings_where (step->settings, PSI_KEY_VPP), schedule->n_chunks, (PSI_MAX_STREAMS - PSI_STREAM_BOUNDARY) / 4);
+      return FALSE;
+    }
+  PsiTime offset_ps = 0;
+  if (plan->cyclic && plan->placement != PSI_PLACEMENT_STAGE && schedule->n_ranks > 1)
+    offset_ps = (schedule->pool != NULL ? list % schedule->n_workers : list) * schedule->spacing_ps;
+  rank->program = psi_world_add_program (step->world, n_streams);
+  rank->id = psi_world_add_rank (step->world, rank->program, rank->count, offset_ps);
+  psi_step_place_rank (step, rank);
+
+  rank->forward_first = new_ops (n_tokens);
+  rank->forward_last = new_ops (n_tokens);
+  rank->backward_first = new_ops (n_tokens);
+  rank->backward_last = new_ops (n_tokens);
+  rank->forward_shift = g_new0 (guint8, n_tokens);
+  rank->backward_shift = g_new0 (guint8, n_tokens);
+  rank->marks = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
+  rank->receives = g_array_new (FALSE, FALSE, sizeof (PsiGate));
+  rank->uses = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
+  rank->gathers = g_array_new (FALSE, FALSE, sizeof (PsiGate));
+  rank->first_use = new_ops (n_layers);
+  rank->ready = new_ops (n_layers);
+  rank->update = new_ops (step->partition.n_parts);
+  return TRUE;
+}
+
+/* slow_rank = 3:1.5,7:2 */
+static gboolean
+apply_slow_ranks (PsiStep *step, GError **error)
+{
+  const char *where = psi_settings_where (step->settings, PSI_KEY_SLOW_RANK);
+
+  if (!psi_settings_has (step->settings, PSI_KEY_SLOW_RANK))
+    return TRUE;
+  g_auto (GStrv) rows = g_strsplit (psi_settings_text (step->settings, PSI_KEY_SLOW_RANK), ",", -1);
+  for (guint i = 0; rows[i] != NULL; i++)
+    {
+      char *end = NULL;
+      guint64 gpu = g_ascii_strtoull (g_strstrip (rows[i]), &end, 10);
+      double factor = end != rows[i] && *end == ':' ? g_ascii_strtod (end + 1, &end) : 0;
+      gboolean found = FALSE;
+
+      for (guint r = 0; r < step->n_ranks && factor >= 0.01 && factor <= 1e6 && *end == '\0'; r++)
+        if (step->ranks[r].first_gpu == gpu)
+          {
+            psi_world_rank (step->world, step->ranks[r].id)->scale = factor;
+            found = TRUE;
+          }
+      if (!found)
+        {
+          g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%s' is not RANK:FACTOR with a rank below %u and a factor from 0.01 to 1e6",
+                       where, rows[i], step->gpus);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+static gboolean
+build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiSchedule *schedule = step->schedule;
+
+  step->n_classes = count_classes (step);
+  if ((guint64) schedule->n_ranks * step->n_classes > 65536)
+    {
+      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%u ranks one by one are more than this version can follow (65536)",
+                   schedule->n_ranks * step->n_classes);
+      return FALSE;
+    }
+  step->n_ranks = schedule->n_ranks * step->n_classes;
+  step->ranks = g_new0 (PsiStepRank, step->n_ranks);
+  for (guint list = 0; list < schedule->n_ranks; list++)
+    for (guint class = 0; class < step->n_classes; class++)
+      if (!init_rank (step, list, class, source, error))
+        return FALSE;
+  for (guint r = 0; r < step->n_ranks; r++)
+    {
+      PsiStepRank *rank = &step->ranks[r];
+      const GArray *list = schedule->lists[rank->list];
+
+      for (guint t = 0; t < list->len; t++)
+        {
+          const PsiToken *token = &g_array_index (list, PsiToken, t);
+
+          if (plan->cyclic)
+            psi_step_cyclic_before (step, rank, token);
+          psi_step_token (step, rank, token);
+          if (plan->cyclic)
+            psi_step_cyclic_after (step, rank, token);
+        }
+      psi_step_close_gates (rank);
+      if (!plan->cyclic)
+        psi_step_synchronous_update (step, rank);
+    }
+  if (plan->cyclic)
+    psi_step_cyclic_messages (step);
+  for (guint r = 0; r < step->n_ranks; r++)
+    psi_step_add_state (step, &step->ranks[r]);
+  return apply_slow_ranks (step, error);
+}
+
+PsiStep *
+psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings, GError **error)
+{
+  g_autoptr (PsiStep) step = g_new0 (PsiStep, 1);
+
+  step->plan = plan;
+  step->machine = machine;
+  step->settings = settings;
+  step->shapes = g_ptr_array_new_with_free_func ((GDestroyNotify) psi_shape_cost_free);
+  step->world = psi_world_new ();
+  step->infos = g_array_new (FALSE, FALSE, sizeof (PsiTransferInfo));
+  step->ports = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+
+  PsiShapeCost *shape = shape_for (step, source, plan->micro_batch, error);
+  if (shape == NULL)
+    return NULL;
+  guint n_layers = shape->model->layers->len;
+  g_autofree double *cost = g_new (double, n_layers);
+  for (guint l = 0; l < n_layers; l++)
+    {
+      const PsiKindCost *layer = &shape->costs[g_array_index (shape->model->layers, PsiLayer, l).kind];
+
+      cost[l] = layer->flops[PSI_PASS_FORWARD] + layer->flops[PSI_PASS_BACKWARD_INPUT] + layer->flops[PSI_PASS_BACKWARD_WEIGHT];
+    }
+  gboolean whole = plan->pp == 1 && !plan->cyclic;
+  if (whole)
+    {
+      /* One part that holds every layer. */
+      step->partition = (PsiPartition){ .n_parts = 1, .first = g_new0 (guint, 2), .part_of = g_new0 (guint, n_layers), .rule = "whole" };
+      step->partition.first[1] = n_layers;
+    }
+  else if (!psi_partition_cut (shape->model, plan->stages, settings, cost, &step->partition, error))
+    return NULL;
+  step->schedule = psi_step_schedule (plan, &step->partition, shape, error);
+  if (step->schedule == NULL)
+    return NULL;
+  step->gpus = plan->gpus;
+  if (step->schedule->pool != NULL)
+    {
+      for (guint j = 0; j < plan->stages; j++)
+        step->gpus += step->schedule->pool[j] * plan->tp * plan->cp;
+      if (psi_settings_has (settings, PSI_KEY_GPUS) && psi_settings_count (settings, PSI_KEY_GPUS) != step->gpus)
+        {
+          g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%" G_GINT64_FORMAT "', but this plan runs on %u",
+                       psi_settings_where (settings, PSI_KEY_GPUS), psi_settings_count (settings, PSI_KEY_GPUS), step->gpus);
+          return NULL;
+        }
+    }
+  return build_programs (step, source, error) ? g_steal_pointer (&step) : NULL;
+}
+
+void
+psi_step_free (PsiStep *step)
+{
+  if (step == NULL)
+    return;
+  for (guint r = 0; r < step->n_ranks; r++)
+    {
+      PsiStepRank *rank = &step->ranks[r];
+
+      g_free (rank->forward_first);
+      g_free (rank->forward_last);
+      g_free (rank->backward_first);
+      g_free (rank->backward_last);
+      g_free (rank->forward_shift);
+      g_free (rank->backward_shift);
+      g_clear_pointer (&rank->marks, g_array_unref);
+      g_clear_pointer (&rank->receives, g_array_unref);
+      g_clear_pointer (&rank->uses, g_array_unref);
+      g_clear_pointer (&rank->gathers, g_array_unref);
+      g_free (rank->first_use);
+      g_free (rank->ready);
+      g_free (rank->update);
+    }
+  g_free (step->ranks);
+  g_ptr_array_unref (step->shapes);
+  psi_partition_clear (&step->partition);
+  psi_schedule_free (step->schedule);
+  psi_world_free (step->world);
+  g_array_unref (step->infos);
+  g_hash_table_unref (step->ports);
+  g_free (step);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* One training step as programs for the engine: the verbs a plan speaks, and the context they share.
+ *
+ *   step.c            schedule, ranks, streams; walks each rank's list of tokens
+ *   step-cost.c       kernels -> time of every segment of every kind of layer
+ *   step-place.c      ranks on the machine, links, transfers, communicators, channels
+ *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
+ *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
+ *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
+ *   step-state.c      bytes of parameters, gradients and optimizer that are always there
+ *
+ * Nothing here reads a clock: it orders ops and says what they cost. */
+#pragma once
+
+#include "machine.h"
+#include "collective.h"
+#include "partition.h"
+#include "plan.h"
+#include "psi-program.h"
+#include "tags.h"
+
+/* Streams of a rank. Boundary messages have four streams for each model part of a rank, from PSI_STREAM_BOUNDARY on. */
+enum
+{
+  PSI_STREAM_COMPUTE,
+  PSI_STREAM_GRADIENTS,     /* collectives, or partial sums sent on */
+  PSI_STREAM_GRADIENTS_IN,  /* partial sums received */
+  PSI_STREAM_PARAMETERS,    /* gathers, or versions sent on */
+  PSI_STREAM_PARAMETERS_IN, /* versions received */
+  PSI_STREAM_TURN_OUT,      /* no bytes: a shared GPU passes to the next micro-batch */
+  PSI_STREAM_TURN_IN,
+  PSI_STREAM_BOUNDARY       /* + 4 chunk + { in forward, in backward, out forward, out backward } */
+};
+
+/* Tags of ops: what the time is spent on. Messages: PSI_TAG_TRAFFIC + PsiTraffic. */
+enum
+{
+  PSI_TAG_FORWARD,
+  PSI_TAG_BACKWARD,
+  PSI_TAG_WEIGHT,
+  PSI_TAG_RECOMPUTE,
+  PSI_TAG_OPTIMIZER,
+  PSI_TAG_TURN = 15,
+  PSI_TAG_TRAFFIC = 16
+};
+
+/* Links of one rank, each a tier of its own. */
+enum
+{
+  PSI_TIER_INTRA_OUT,
+  PSI_TIER_INTRA_IN,
+  PSI_TIER_INTER_OUT,
+  PSI_TIER_INTER_IN
+};
+
+/* One stretch of work of a layer pass, then perhaps a collective. */
+typedef struct
+{
+  PsiTime time_ps;
+  PsiCommOp comm;
+  PsiCommGroup group;
+  gint64 comm_bytes;
+} PsiPiece;
+
+/* A kind of layer with its costs on this machine. */
+typedef struct
+{
+  GArray *pieces[PSI_N_PASSES]; /* of PsiPiece */
+  PsiTime pass_ps[PSI_N_PASSES]; /* work alone */
+  PsiTime selective_ps;         /* what selective recompute runs again */
+  double flops[PSI_N_PASSES];   /* what the hardware executes */
+} PsiKindCost;
+
+/* The model lowered for one size of micro-batch. */
+typedef struct
+{
+  gint64 micro_batch;
+  PsiModel *model;
+  PsiKindCost *costs; /* [kinds] */
+} PsiShapeCost;
+
+/* What a transfer amounts to for the rank that runs the op, beside what the engine needs. */
+typedef struct
+{
+  PsiTraffic traffic;
+  gint64 sent_bytes;   /* by this rank */
+  gint64 flight_bytes; /* of them at one instant */
+} PsiTransferInfo;
+
+/* A rank (or class of equal ranks) while its program is built. */
+typedef struct
+{
+  PsiRankId id;
+  PsiProgram *program;
+  const PsiShapeCost *shape;
+  guint list;         /* whose token list it runs */
+  guint dp_index, tp_index, cp_index; /* first member */
+  guint count;        /* GPUs it stands for */
+  guint first_gpu;
+  int stage;          /* pipeline rank, -1 */
+  gboolean is_root;   /* parameter server */
+  double scale;
+  PsiLinkId links[4];
+  gint64 base[PSI_MAX_CLASSES]; /* bytes that are always there, by PsiMemoryClass */
+
+  /* Filled while tokens are walked; indexed [chunk * micro_batches + micro_batch]. */
+  PsiOpId *forward_first, *forward_last, *backward_first, *backward_last;
+  guint8 *forward_shift, *backward_shift;
+  GArray *marks;         /* of PsiOpId: last op of each token, in list order */
+  GArray *receives;      /* of PsiGate: boundary receives, gated by an earlier token */
+  GArray *uses;          /* of PsiOpId: last op of each use of gathered parameters, in order */
+  GArray *gathers;       /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
+  PsiOpId *first_use;    /* [layers] first op of the step that reads the layer's parameters */
+  PsiOpId *ready;        /* [layers] last op of the step that adds to the layer's gradients */
+  PsiOpId *update;       /* [parts] cyclic: the update this rank makes */
+} PsiStepRank;
+
+/* An op that may not begin before number `position` of a list (marks or uses) is over; negative: of the step before. */
+typedef struct
+{
+  PsiOpId op;
+  int position;
+  guint layer;
+} PsiGate;
+
+typedef struct
+{
+  const PsiPlan *plan;
+  const PsiMachine *machine;
+  const PsiSettings *settings;
+  GPtrArray *shapes;       /* of PsiShapeCost*; the first is the plan's own */
+  PsiPartition partition;
+  PsiSchedule *schedule;
+  PsiWorld *world;
+  GArray *infos;           /* of PsiTransferInfo, by PsiTransferId */
+  PsiStepRank *ranks;
+  guint n_ranks, n_classes; /* ranks = lists x classes */
+  guint gpus, strides[4];  /* strides of tp, cp, dp, pp in GPU numbers */
+  GHashTable *ports;       /* key -> PsiPortId + 1 */
+} PsiStep;
+
+/* Build the step of a plan. `settings`, `machine` and `plan` are borrowed. (transfer full) */
+PsiStep *psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
+                       GError **error);
+void psi_step_free (PsiStep *step);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiStep, psi_step_free)
+
+/* The plan's order as data, without programs: for `schedule show`. The first thing psi_step_new() makes. (transfer full) */
+PsiSchedule *psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape, GError **error);
+
+/* ---- Shared by the step-*.c files ---- */
+
+static inline const PsiModel *
+psi_step_model (const PsiStep *step)
+{
+  return ((PsiShapeCost *) g_ptr_array_index (step->shapes, 0))->model;
+}
+static inline const PsiLayerKind *
+psi_layer_kind (const PsiModel *model, guint layer)
+{
+  return psi_model_kind (model, g_array_index (model->layers, PsiLayer, layer).kind);
+}
+static inline gsize
+psi_token_index (const PsiStep *step, guint chunk, gint64 micro_batch)
+{
+  return (gsize) (chunk * step->schedule->micro_batches + micro_batch);
+}
+
+/* step-cost.c */
+PsiShapeCost *psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
+                                  const PsiSettings *settings, gint64 micro_batch, GError **error);
+void psi_shape_cost_free (PsiShapeCost *shape);
+PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory-bound kernel over so many bytes */
+
+/* step-place.c */
+void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
+/* A collective of the rank's dp (x cp), tp, cp or ep group: appended to a stream. */
+typedef enum
+{
+  PSI_DIMENSION_DP, /* all data-parallel ranks, cp included */
+  PSI_DIMENSION_TP,
+  PSI_DIMENSION_CP,
+  PSI_DIMENSION_EP,
+  PSI_DIMENSION_EXPERT_DP, /* ranks that hold the same experts */
+  PSI_DIMENSION_SHARD,     /* ranks that share one sharded copy */
+  PSI_DIMENSION_ALL,
+  PSI_N_DIMENSIONS
+} PsiDimension;
+guint psi_step_group_size (const PsiStep *step, PsiDimension dimension);
+PsiOpId psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension,
+                             gint64 bytes, PsiTraffic traffic);
+/* Gather to, or scatter from, the root of a parameter server: `outward` = away from the root. */
+PsiOpId psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
+/* One end of a message between two ranks; `what` and `index` tell channels of a pair apart. bytes 0: no traffic. */
+PsiOpId psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index, gint64 bytes,
+                       PsiTraffic traffic);
+PsiOpId psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index, gint64 bytes,
+                          PsiTraffic traffic);
+
+/* step-pass.c */
+/* Append the work of one token: receives, gathers, compute, sends. */
+void psi_step_token (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+/* Gates that reach back into the step before, once all tokens are there. */
+void psi_step_close_gates (PsiStepRank *rank);
+/* The rank that works on a part for a micro-batch, in the replica of `like`. */
+PsiStepRank *psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch);
+
+/* step-gradients.c */
+/* The end of a rank's step: reduce, clip, update, share. */
+void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
+/* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops. */
+void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last);
+PsiOpId psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part);
+
+/* step-cyclic.c */
+/* Called before and after each token of a cyclic list: the updates that stand there. */
+void psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+void psi_step_cyclic_after (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+/* Once all lists are walked: gradients and versions on their way. */
+void psi_step_cyclic_messages (PsiStep *step);
+/* Versions of a part in use at once on one shared copy: 1 or 2. */
+guint psi_step_versions (const PsiStep *step, guint part);
+
+/* step-state.c */
+gint64 psi_layer_parameter_bytes (const PsiStep *step, const PsiLayerKind *kind);
+gint64 psi_layer_gradient_bytes (const PsiStep *step, const PsiLayerKind *kind);
+void psi_step_add_state (PsiStep *step, PsiStepRank *rank);

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/* Definitions of what the report prints:
+ *
+ *   time       of a rank's compute stream: busy by tag; waiting while bytes it needs are on a link is exposed_comm, any
+ *              other waiting is bubble. GPUs of a pool: sums over the workers they serve, divided by the GPUs
+ *   memory     bytes at rest + what ops hold, followed through one period on a common clock; the peak is the largest sum
+ *   reserved   peak rounded up to the allocator's 2 MiB segments; device = reserved + context + communicator buffers
+ *   mfu        model FLOPs (3 x forward) / (step time x GPUs x peak of the format); hfu counts recomputed FLOPs too
+ *   verdict    oom: device > capacity; tight: less than a tenth of it free */
+#include "report-fill.h"
+
+#include "simulate-plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SEGMENT_BYTES (2 << 20)
+#define TIGHT_SHARE 0.1
+
+PsiMachine *
+psi_simulate_machine (const PsiSettings *settings, GError **error)
+{
+  const char *model = psi_settings_text (settings, PSI_KEY_MODEL);
+  const char *name = psi_settings_text (settings, PSI_KEY_MACHINE);
+  gboolean uniform = model == NULL || strcmp (model, "uniform") == 0;
+  PsiMachine *machine = psi_machine_load (name != NULL ? name : uniform ? "ideal" : "a100-sxm-80", error);
+
+  if (machine != NULL)
+    psi_machine_override (machine, psi_settings_has (settings, PSI_KEY_GPUS_PER_NODE) ? (guint) psi_settings_count (settings, PSI_KEY_GPUS_PER_NODE) : 0,
+                          psi_settings_has (settings, PSI_KEY_INTERNODE) ? psi_settings_real (settings, PSI_KEY_INTERNODE) : 0);
+  return machine;
+}
+
+void
+psi_report_describe (PsiReport *report, const PsiMachine *machine, const PsiModelSource *source, const PsiModel *model)
+{
+  if (report->machine != NULL)
+    return;
+  report->machine = g_strdup (machine->name);
+  report->machine_description = g_strdup (machine->description);
+  report->machine_kind = g_strdup (machine->kind);
+  report->model = g_strdup (source->name);
+  report->model_description = g_strdup (model->description);
+  report->model_parameters = source->parameters;
+}
+
+static PsiTimePart
+part_of_tag (guint tag)
+{
+  return tag == PSI_TAG_RECOMPUTE ? PSI_TIME_RECOMPUTE : tag == PSI_TAG_OPTIMIZER ? PSI_TIME_OPTIMIZER : PSI_TIME_COMPUTE;
+}
+
+static void
+add_time (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiRankReport *row)
+{
+  PsiTimeSplit split;
+
+  psi_account_time (step->world, run, rank->id, &split);
+  for (guint tag = 0; tag < PSI_TAG_TURN; tag++)
+    row->time_ps[part_of_tag (tag)] += split.busy_ps[tag];
+  for (guint t = 0; t < PSI_N_TRAFFIC; t++)
+    {
+      row->time_ps[PSI_TIME_EXPOSED_COMM] += split.moving_ps[PSI_TAG_TRAFFIC + t];
+      row->exposed_ps[t] += split.moving_ps[PSI_TAG_TRAFFIC + t];
+    }
+  row->time_ps[PSI_TIME_BUBBLE] += split.still_ps + split.moving_ps[PSI_TAG_TURN];
+}
+
+/* Several workers took turns on `gpus` GPUs: means per GPU that still add up to the period. */
+static void
+share_time (PsiRankReport *row, guint gpus, PsiTime period_ps)
+{
+  PsiTime left_ps = period_ps;
+  PsiTime exposed_ps = row->time_ps[PSI_TIME_EXPOSED_COMM];
+
+  for (guint part = 0; part < PSI_N_TIME; part++)
+    {
+      row->time_ps[part] = part == PSI_TIME_BUBBLE ? 0 : MIN (row->time_ps[part] / gpus, left_ps);
+      left_ps -= row->time_ps[part];
+    }
+  row->time_ps[PSI_TIME_BUBBLE] = left_ps;
+  for (guint t = 0; t < PSI_N_TRAFFIC && exposed_ps > 0; t++)
+    row->exposed_ps[t] = (gint64) ((double) row->exposed_ps[t] / (double) exposed_ps * (double) row->time_ps[PSI_TIME_EXPOSED_COMM]);
+}
+
+static gint64
+sent_by (const PsiStep *step, const PsiStepRank *rank, gint64 *by_kind)
+{
+  gint64 sum = 0;
+
+  for (guint s = 0; s < rank->program->n_streams; s++)
+    for (guint i = 0; i < rank->program->streams[s]->len; i++)
+      {
+        const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
+
+        if (op->kind == PSI_OP_WORK)
+          continue;
+        const PsiTransferInfo *info = &g_array_index (step->infos, PsiTransferInfo, op->transfer);
+        sum += info->sent_bytes;
+        by_kind[info->traffic] += info->sent_bytes * rank->count;
+      }
+  return sum;
+}
+
+static const PsiSpanKind span_of_tag[] = { [PSI_TAG_FORWARD] = PSI_SPAN_FORWARD,
+                                           [PSI_TAG_BACKWARD] = PSI_SPAN_BACKWARD,
+                                           [PSI_TAG_WEIGHT] = PSI_SPAN_WEIGHT,
+                                           [PSI_TAG_RECOMPUTE] = PSI_SPAN_RECOMPUTE,
+                                           [PSI_TAG_OPTIMIZER] = PSI_SPAN_OPTIMIZER };
+
+static void
+add_spans (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiTime origin_ps, GArray *spans)
+{
+  const PsiOpTimes *times = run->times + run->first_op[rank->id];
+
+  for (guint s = 0; s < rank->program->n_streams; s++)
+    for (guint i = 0; i < rank->program->streams[s]->len; i++, times++)
+      {
+        const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
+        PsiTime start_ps = times->start_ps - origin_ps;
+        PsiSpan span = { .track = (guint8) s, .micro_batch = op->label[0], .stage = op->label[1] };
+
+        if (times->end_ps == times->start_ps || op->tag == PSI_TAG_TURN)
+          continue;
+        if (run->period_ps > 0)
+          start_ps -= (start_ps / run->period_ps - (start_ps % run->period_ps < 0)) * run->period_ps;
+        span.start_ps = start_ps;
+        span.end_ps = start_ps + times->end_ps - times->start_ps;
+        span.kind = (guint8) (op->tag >= PSI_TAG_TRAFFIC ? PSI_SPAN_COMMUNICATION : span_of_tag[op->tag]);
+        /* Layers of one part that follow without a break are one span. */
+        if (spans->len > 0)
+          {
+            PsiSpan *before = &g_array_index (spans, PsiSpan, spans->len - 1);
+
+            if (before->track == span.track && before->kind == span.kind && before->micro_batch == span.micro_batch
+                && before->stage == span.stage && before->end_ps == span.start_ps)
+              {
+                before->end_ps = span.end_ps;
+                continue;
+              }
+          }
+        g_array_append_val (spans, span);
+      }
+}
+
+static void
+add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiTime origin_ps, gboolean curves, PsiRankReport *row)
+{
+  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+  g_autoptr (GArray) curve = curves && row->memory == NULL ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
+  PsiLevels levels;
+
+  psi_account_memory_events (step->world, run, rank->id, 1, events);
+  psi_account_levels (events, run->period_ps, origin_ps, rank->base, FALSE, &levels, curve);
+  row->activations_peak_bytes = MAX (row->activations_peak_bytes, levels.class_peak[PSI_MEMORY_ACTIVATIONS]);
+  if (levels.peak_bytes > row->peak_bytes)
+    {
+      row->peak_bytes = levels.peak_bytes;
+      row->peak_at_ps = levels.peak_at_ps;
+      memcpy (row->at_peak, levels.at_peak, sizeof row->at_peak);
+    }
+  gint64 steady_bytes = 0;
+  for (guint c = 0; c < PSI_N_MEMORY; c++)
+    steady_bytes += rank->base[c];
+  row->steady_bytes = MAX (row->steady_bytes, steady_bytes);
+  if (curve != NULL)
+    {
+      row->memory = g_array_sized_new (FALSE, FALSE, sizeof (PsiMemoryPoint), curve->len);
+      for (guint i = 0; i < curve->len; i++)
+        {
+          const PsiLevelPoint *from = &g_array_index (curve, PsiLevelPoint, i);
+          PsiMemoryPoint point = { .time_ps = from->time_ps };
+
+          memcpy (point.bytes, from->bytes, sizeof point.bytes);
+          g_array_append_val (row->memory, point);
+        }
+    }
+}
+
+/* One row for each class of equal GPUs; the workers of a pool share a row. */
+static void
+fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTime origin_ps, gboolean curves)
+{
+  const guint *pool = step->schedule->pool;
+  guint first_gpu = 0;
+
+  for (guint r = 0; r < step->n_ranks;)
+    {
+      const PsiStepRank *rank = &step->ranks[r];
+      guint members = pool != NULL ? step->schedule->n_workers : 1;
+      PsiRankReport *row = psi_plan_report_add_rank (plan);
+      gint64 sent = 0;
+
+      row->stage = rank->stage;
+      row->rank = pool != NULL ? first_gpu : rank->first_gpu;
+      row->count = pool != NULL ? pool[rank->stage] * rank->count : rank->count;
+      first_gpu += row->count;
+      if (curves)
+        row->spans = g_array_new (FALSE, FALSE, sizeof (PsiSpan));
+      for (guint m = 0; m < members; m++)
+        {
+          add_time (step, run, &rank[m], row);
+          add_memory (step, run, &rank[m], origin_ps, curves, row);
+          sent += sent_by (step, &rank[m], plan->by_kind);
+          if (curves)
+            add_spans (step, run, &rank[m], origin_ps, row->spans);
+        }
+      if (pool != NULL)
+        {
+          share_time (row, pool[rank->stage], run->period_ps);
+          plan->total_bytes += sent * rank->count;
+          sent /= pool[rank->stage];
+        }
+      else
+        plan->total_bytes += sent * row->count;
+      row->sent_bytes = row->sent_max_bytes = sent;
+      plan->per_gpu_max_bytes = MAX (plan->per_gpu_max_bytes, sent);
+      r += members;
+    }
+  plan->per_gpu_bytes = plan->total_bytes / MAX (plan->gpus, 1);
+}
+
+/* NCCL's buffers: channels x connections x (LL + LL128 + Simple = 9.19 MiB, NCCL 2.28 device.h and init.cc), and the
+ * context. Nothing on a machine without a context. */
+static gint64
+overhead_bytes (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+  const guint degrees[] = { plan->dp * plan->cp, plan->tp, plan->cp, plan->pp };
+  guint communicators = 0, channels = step->machine->intra.kind == PSI_LINK_NVLINK ? 20 : 2;
+
+  if (step->machine->gpu.context_bytes == 0)
+    return 0;
+  for (guint i = 0; i < G_N_ELEMENTS (degrees); i++)
+    communicators += degrees[i] > 1 && step->gpus > 1;
+  return step->machine->gpu.context_bytes + (gint64) communicators * channels * 2 * (gint64) (9.19 * 1048576);
+}
+
+static void
+fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTime origin_ps)
+{
+  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+  gboolean real = step->machine->gpu.context_bytes > 0;
+  PsiLevels levels;
+
+  plan->capacity_bytes = step->machine->gpu.memory_bytes;
+  for (guint i = 0; i < plan->ranks->len; i++)
+    {
+      PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
+
+      row->overhead_bytes = overhead_bytes (step);
+      row->reserved_bytes = real ? (row->peak_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
+      row->device_bytes = row->reserved_bytes + row->overhead_bytes;
+      plan->steady_bytes = MAX (plan->steady_bytes, row->steady_bytes);
+      plan->peak_bytes = MAX (plan->peak_bytes, row->peak_bytes);
+      plan->reserved_bytes = MAX (plan->reserved_bytes, row->reserved_bytes);
+      plan->device_bytes = MAX (plan->device_bytes, row->device_bytes);
+    }
+  plan->verdict = plan->capacity_bytes < 0                      ? PSI_VERDICT_FITS
+                  : plan->device_bytes > plan->capacity_bytes ? PSI_VERDICT_OOM
+                  : (double) (plan->capacity_bytes - plan->device_bytes) < TIGHT_SHARE * (double) plan->capacity_bytes
+                      ? PSI_VERDICT_TIGHT : PSI_VERDICT_FITS;
+
+  /* All GPUs' activations on one clock. */
+  for (guint r = 0; r < step->n_ranks; r++)
+    psi_account_memory_events (step->world, run, step->ranks[r].id, step->ranks[r].count, events);
+  guint kept = 0;
+  for (guint i = 0; i < events->len; i++)
+    if (g_array_index (events, PsiLevelEvent, i).level == PSI_MEMORY_ACTIVATIONS)
+      g_array_index (events, PsiLevelEvent, kept++) = g_array_index (events, PsiLevelEvent, i);
+  g_array_set_size (events, kept);
+  psi_account_levels (events, run->period_ps, origin_ps, NULL, FALSE, &levels, NULL);
+  plan->activation_total_peak_bytes = levels.peak_bytes;
+  plan->activation_total_mean_bytes = levels.mean_bytes;
+}
+
+static void
+fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTime origin_ps, gboolean curves)
+{
+  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+  g_autoptr (GArray) curve = curves ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
+  PsiLevels levels;
+
+  for (guint r = 0; r < step->n_ranks; r++)
+    {
+      const PsiStepRank *rank = &step->ranks[r];
+      const PsiOpTimes *times = run->times + run->first_op[rank->id];
+
+      for (guint s = 0; s < rank->program->n_streams; s++)
+        for (guint i = 0; i < rank->program->streams[s]->len; i++, times++)
+          {
+            const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
+
+            if (op->kind == PSI_OP_WORK)
+              continue;
+            gint64 bytes = g_array_index (step->infos, PsiTransferInfo, op->transfer).flight_bytes * rank->count;
+            PsiLevelEvent rise = { times->start_ps, bytes, 0 }, fall = { times->end_ps, -bytes, 0 };
+
+            if (bytes == 0)
+              continue;
+            g_array_append_val (events, rise);
+            g_array_append_val (events, fall);
+          }
+    }
+  psi_account_levels (events, run->period_ps, origin_ps, NULL, TRUE, &levels, curve);
+  plan->concurrent_peak_bytes = levels.peak_bytes;
+  plan->sequential_steps = psi_account_chain (step->world);
+  if (curve != NULL)
+    {
+      plan->traffic = g_array_new (FALSE, FALSE, sizeof (PsiTrafficPoint));
+      for (guint i = 0; i < curve->len; i++)
+        {
+          const PsiLevelPoint *from = &g_array_index (curve, PsiLevelPoint, i);
+          PsiTrafficPoint point = { from->time_ps, from->bytes[0] };
+
+          g_array_append_val (plan->traffic, point);
+        }
+    }
+}
+
+static void
+fill_throughput (PsiPlanReport *plan, const PsiStep *step)
+{
+  const PsiModel *model = psi_step_model (step);
+  double step_s = psi_time_to_s (plan->step_time_ps), peak = step->machine->gpu.peak_flops[step->plan->dtype];
+  double compute_ps = 0, recompute_ps = 0;
+
+  plan->tokens_per_s = plan->samples_per_s = plan->model_tflops_per_gpu = plan->mfu = plan->hfu = NAN;
+  if (step_s <= 0)
+    return;
+  plan->samples_per_s = (double) step->plan->global_batch / step_s;
+  if (model->tokens_per_sample > 1)
+    plan->tokens_per_s = plan->samples_per_s * (double) model->tokens_per_sample;
+  if (model->model_flops_per_sample <= 0)
+    return;
+  double flops = 3 * model->model_flops_per_sample * plan->samples_per_s / plan->gpus;
+  plan->model_tflops_per_gpu = flops / 1e12;
+  if (peak <= 0)
+    return;
+  plan->mfu = flops / peak;
+  for (guint i = 0; i < plan->ranks->len; i++)
+    {
+      const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
+
+      compute_ps += (double) row->time_ps[PSI_TIME_COMPUTE] * row->count;
+      recompute_ps += (double) row->time_ps[PSI_TIME_RECOMPUTE] * row->count;
+    }
+  plan->hfu = compute_ps > 0 ? plan->mfu * (1 + recompute_ps / compute_ps) : plan->mfu;
+}
+
+static void
+fill_update (PsiPlanReport *plan, const PsiStep *step)
+{
+  const PsiSchedule *schedule = step->schedule;
+  double sum = 0;
+
+  plan->update_rule = g_strdup (psi_update_names[step->plan->update]);
+  plan->parameter_versions = 1;
+  if (!step->plan->cyclic)
+    return;
+  for (guint i = 0; i < schedule->n_workers * schedule->n_parts; i++)
+    {
+      sum += schedule->stale[i];
+      plan->delay_max = MAX (plan->delay_max, schedule->stale[i]);
+    }
+  plan->delay_mean = sum / (schedule->n_workers * schedule->n_parts);
+  for (guint part = 0; part < schedule->n_parts; part++)
+    plan->parameter_versions = MAX (plan->parameter_versions, psi_step_versions (step, part));
+}
+
+/* Keys that are read but change nothing in this version. */
+static const PsiKeyId without_effect[] = { PSI_KEY_SLOW_LINK, PSI_KEY_JITTER,      PSI_KEY_TRIALS, PSI_KEY_REDUCE_EVERY,
+                                           PSI_KEY_COMPRESSION, PSI_KEY_OFFLOAD };
+
+static void
+fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
+{
+  for (guint i = 0; i < step->plan->assumptions->len; i++)
+    g_ptr_array_add (plan->assumptions, g_strdup (g_ptr_array_index (step->plan->assumptions, i)));
+  if (!step->machine->ideal)
+    {
+      g_ptr_array_add (plan->assumptions, g_strdup_printf ("machine '%s' is a %s profile", step->machine->name, step->machine->kind));
+      g_ptr_array_add (plan->assumptions, g_strdup_printf ("%.4g MiB of each GPU for context, libraries and communicators",
+                                                           (double) overhead_bytes (step) / 1048576));
+    }
+  if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
+    g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s", step->plan->stages, step->partition.rule));
+  for (guint i = 0; i < G_N_ELEMENTS (without_effect); i++)
+    if (psi_settings_has (step->settings, without_effect[i]))
+      g_ptr_array_add (plan->assumptions, g_strdup_printf ("'%s' changes nothing in this version", psi_keys[without_effect[i]].name));
+  if (!step->plan->overlap_grads && step->plan->dp > 1)
+    g_ptr_array_add (plan->assumptions, g_strdup ("gradients wait for the end of the backward"));
+}
+
+static char *
+describe_layout (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+  GString *text = g_string_new (NULL);
+
+  g_string_append_printf (text, plan->cyclic || plan->keeps_all ? "N %u" : "dp %u", plan->dp);
+  if (plan->tp > 1)
+    g_string_append_printf (text, " x tp %u%s", plan->tp, plan->sequence_parallel ? " (sequence parallel)" : "");
+  if (plan->cp > 1)
+    g_string_append_printf (text, " x cp %u", plan->cp);
+  if (plan->pp > 1)
+    g_string_append_printf (text, " x pp %u", plan->pp);
+  if (plan->ep > 1)
+    g_string_append_printf (text, ", ep %u", plan->ep);
+  if (plan->stages > 1 || plan->cyclic)
+    g_string_append_printf (text, ", K %u", plan->stages);
+  if (plan->zero > 0)
+    g_string_append_printf (text, ", zero %u", plan->zero);
+  g_string_append_printf (text, ", schedule %s", plan->schedule->name);
+  g_string_append_printf (text, ", %" G_GINT64_FORMAT " micro-batch%s of %" G_GINT64_FORMAT, plan->micro_batches, plan->micro_batches == 1 ? "" : "es", plan->micro_batch);
+  return g_string_free (text, FALSE);
+}
+
+PsiPlanReport *
+psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves)
+{
+  PsiPlanReport *plan = psi_plan_report_new (name);
+  PsiTime origin_ps = run->first_op[1] > 0 ? run->times[0].start_ps : 0;
+  double bubble_ps = 0;
+
+  plan->layout = describe_layout (step);
+  plan->gpus = step->gpus;
+  plan->step_time_ps = run->period_ps;
+  plan->step_time_low_s = plan->step_time_high_s = NAN;
+  fill_ranks (plan, step, run, origin_ps, curves);
+  fill_memory (plan, step, run, origin_ps);
+  for (guint i = 0; i < plan->ranks->len; i++)
+    {
+      const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
+
+      bubble_ps += (double) row->time_ps[PSI_TIME_BUBBLE] * row->count;
+      if (row->time_ps[PSI_TIME_COMPUTE] > g_array_index (plan->ranks, PsiRankReport, plan->main_rank).time_ps[PSI_TIME_COMPUTE])
+        plan->main_rank = i;
+    }
+  plan->bubble_fraction = run->period_ps > 0 ? bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
+  fill_traffic (plan, step, run, origin_ps, curves);
+  fill_throughput (plan, step);
+  fill_update (plan, step);
+  fill_assumptions (plan, step);
+  if (!run->periodic)
+    g_ptr_array_add (plan->warnings, g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));
+  plan->digest = psi_account_digest (step->world, run);
+  return plan;
+}

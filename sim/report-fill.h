@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* From a run to the report's numbers. */
+#pragma once
+
+#include "psi-account.h"
+#include "report.h"
+#include "step.h"
+
+void psi_report_describe (PsiReport *report, const PsiMachine *machine, const PsiModelSource *source, const PsiModel *model);
+
+/* (transfer full); `curves`: keep memory and traffic curves and spans. */
+PsiPlanReport *psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves);

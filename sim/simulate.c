@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#include "simulate.h"
+
+#include "advise.h"
+#include "report-fill.h"
+#include "simulate-plan.h"
+
+PsiPlanReport *
+psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options, PsiReport *report, GError **error)
+{
+  g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, error);
+  if (machine == NULL)
+    return NULL;
+  g_autoptr (PsiModelSource) source = psi_model_source_load (settings, error);
+  if (source == NULL)
+    return NULL;
+  g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, error);
+  if (plan == NULL)
+    return NULL;
+  g_autoptr (PsiStep) step = psi_step_new (plan, machine, source, settings, error);
+  if (step == NULL)
+    return NULL;
+  PsiRunOptions run_options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
+  if (run_options.no_jump)
+    run_options.max_iterations = 8;
+  g_autoptr (PsiRun) run = psi_run (step->world, &run_options, error);
+  if (run == NULL)
+    return NULL;
+  if (report != NULL)
+    psi_report_describe (report, machine, source, psi_step_model (step));
+  return psi_plan_report_fill (name, step, run, options->curves);
+}
+
+PsiReport *
+psi_simulate (const PsiScenario *scenario, const PsiSimulateOptions *options, GError **error)
+{
+  g_autoptr (PsiReport) report = psi_report_new ();
+
+  report->scenario = g_strdup (scenario->file);
+  report->title = g_strdup (scenario->title);
+  for (guint i = 0; i < scenario->plans->len; i++)
+    {
+      const PsiPlanRequest *request = g_ptr_array_index (scenario->plans, i);
+      PsiPlanReport *plan = psi_simulate_plan (request->name, request->settings, options, report, error);
+
+      if (plan == NULL)
+        {
+          if (scenario->plans->len > 1)
+            g_prefix_error (error, "plan '%s': ", request->name);
+          return NULL;
+        }
+      if (options->advice && plan->verdict != PSI_VERDICT_FITS)
+        psi_advise (request->settings, plan);
+      g_ptr_array_add (report->plans, plan);
+    }
+  return g_steal_pointer (&report);
+}
