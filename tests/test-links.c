@@ -81,7 +81,7 @@ compare_starts (const void *a, const void *b)
   return (la->start_ps > lb->start_ps) - (la->start_ps < lb->start_ps);
 }
 
-/* Run the loads through the module, comparing all rates at each change; end times out. */
+/* Run the loads through the module, comparing all rates and the work done at each change; end times out. */
 static void
 run_loads (PsiLinks *links, const double *rates, guint n_links, const Load *loads, guint n_loads, const guint *order,
            gboolean with_oracle, PsiTime *ret_ends_ps)
@@ -89,6 +89,8 @@ run_loads (PsiLinks *links, const double *rates, guint n_links, const Load *load
   g_autofree PsiFlowId *flows = g_new (PsiFlowId, n_loads);
   g_autofree guint *running = g_new (guint, n_loads);
   g_autofree double *expected = g_new (double, n_loads), *used = g_new (double, n_links);
+  g_autofree double *sent = g_new0 (double, n_loads), *tolerance = g_new0 (double, n_loads);
+  PsiTime last_ps = 0;
   guint n_running = 0, next = 0;
 
   for (;;)
@@ -100,11 +102,20 @@ run_loads (PsiLinks *links, const double *rates, guint n_links, const Load *load
 
       if (now_ps == PSI_TIME_MAX)
         break;
+      for (guint i = 0; with_oracle && i < n_running; i++)
+        {
+          double rate = psi_links_flow_rate (links, flows[running[i]]);
+          sent[running[i]] += rate * psi_time_to_s (now_ps - last_ps);
+          tolerance[running[i]] += 0x1p-16;
+        }
+      last_ps = now_ps;
       while (end_ps == now_ps && psi_links_pop (links, now_ps, &cookie))
         {
           g_assert_cmpuint (cookie, >=, last);
           last = cookie;
           ret_ends_ps[cookie] = now_ps;
+          if (with_oracle && loads[cookie].bytes > 0)
+            g_assert_cmpfloat (fabs (sent[cookie] - (double) loads[cookie].bytes), <=, tolerance[cookie]);
           for (guint i = 0; i < n_running; i++)
             if (running[i] == cookie)
               {
@@ -119,6 +130,9 @@ run_loads (PsiLinks *links, const double *rates, guint n_links, const Load *load
               psi_links_start (links, now_ps, load->bytes, load->cap, load->uses, load->n_uses, order[next]);
           if (load->bytes > 0)
             running[n_running++] = order[next];
+          /* Half a picosecond at the end, at the rate that it has alone. */
+          solve_loads (rates, n_links, loads, &order[next], 1, &tolerance[order[next]]);
+          tolerance[order[next]] *= 0.501e-12;
         }
       if (!with_oracle)
         continue;
