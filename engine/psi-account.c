@@ -62,7 +62,7 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
         for (guint32 d = op->first_delta; d != CHAIN_END;)
           {
             const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
-            PsiLevelEvent event = { (delta->at_end ? times->end_ps : times->post_ps) + op->shift * run->period_ps,
+            PsiLevelEvent event = { (delta->at_end ? times->end_ps : times->start_ps) + op->shift * run->period_ps,
                                     delta->bytes * weight, delta->memory_class };
 
             g_array_append_val (events, event);

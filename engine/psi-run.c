@@ -57,7 +57,6 @@ typedef struct
   guint32 n_ready;
   GArray *held;          /* streams too far ahead of the slowest */
   guint64 n_events;
-  guint32 limit;         /* iterations to run at most */
 } Loop;
 
 /* Keys order events of one instant: ends of work first, then latencies that are over; source numbers break ties. */
@@ -174,7 +173,7 @@ try_head (Loop *loop, guint32 index, PsiTime now_ps)
   PsiTime moving_ps = PSI_TIME_MAX;
   PsiOpId released_by = PSI_OP_NONE;
 
-  if (stream->state != IDLE || stream->length == 0 || stream->iteration >= loop->limit)
+  if (stream->state != IDLE || stream->length == 0)
     return;
   if (stream->iteration >= loop->complete + RING - 1)
     {
@@ -445,12 +444,13 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   PsiTime now_ps = 0, shift_ps = 0, middle_ps = 0;
   guint32 max_distance = 1, matches = 0;
 
-  loop.limit = options != NULL && options->max_iterations > 0 ? options->max_iterations : DEFAULT_ITERATIONS;
+  guint32 limit = options != NULL && options->max_iterations > 0 ? options->max_iterations : DEFAULT_ITERATIONS;
+
   psi_links_reset (world->links);
   for (guint p = 0; p < world->programs->len; p++)
     max_distance = MAX (max_distance, ((PsiProgram *) g_ptr_array_index (world->programs, p))->max_distance);
   gboolean ok = prepare (&loop, run, rings, error);
-  while (ok && loop.complete < loop.limit)
+  while (ok && loop.complete < limit)
     {
       ok = run_iteration (&loop, &now_ps);
       if (!ok)
@@ -462,7 +462,7 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
           break;
         }
       guint32 last = loop.complete - 1;
-      if (last == (loop.limit - 1) / 2)
+      if (last == (limit - 1) / 2)
         middle_ps = now_ps;
       if (last > 0 && same_shift (&loop, run, rings, last, 1, &shift_ps))
         matches++;
@@ -481,7 +481,7 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
 
       run->periodic = matches >= max_distance || loop.complete == 1;
       run->period_ps = run->periodic && loop.complete > 1 ? shift_ps
-                       : loop.complete > 1                ? (now_ps - middle_ps) / MAX (1, last - (loop.limit - 1) / 2)
+                       : loop.complete > 1                ? (now_ps - middle_ps) / MAX (1, last - (limit - 1) / 2)
                                                           : now_ps;
       run->iterations = loop.complete;
       run->n_events = loop.n_events;

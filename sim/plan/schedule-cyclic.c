@@ -98,10 +98,14 @@ build (const PsiScheduleShape *shape, GError **error)
   schedule->pool = shared_stages ? g_new0 (guint, k) : NULL;
 
   schedule->lifetime_ps = g_new0 (gint64, k);
+  schedule->forward_ps = g_new0 (gint64, k);
+  schedule->backward_ps = g_new0 (gint64, k);
   schedule->period_ps = period / n;
   for (guint j = 0; j < k; j++)
     {
       schedule->lifetime_ps[j] = (end[j] - first[j]) / n;
+      schedule->forward_ps[j] = slots ? 1 : shape->forward_ps[j];
+      schedule->backward_ps[j] = slots ? 1 : shape->backward_ps[j];
       if (schedule->pool != NULL)
         schedule->pool[j] = MIN (n, (guint) ((end[j] - first[j] + spacing - 1) / MAX (spacing, 1)));
       for (guint i = 0; i < n; i++)

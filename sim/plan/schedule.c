@@ -48,6 +48,8 @@ psi_schedule_free (PsiSchedule *schedule)
   g_free (schedule->stale);
   g_free (schedule->first_use_ps);
   g_free (schedule->lifetime_ps);
+  g_free (schedule->forward_ps);
+  g_free (schedule->backward_ps);
   g_free (schedule->pool);
   g_free (schedule);
 }

@@ -41,6 +41,7 @@ typedef struct
   guint8 *stale;        /* [worker * n_parts + part]: 1 = uses the previous step's parameters */
   gint64 *first_use_ps; /* [worker * n_parts + part]: virtual start of its first forward of that part, from step 0 */
   gint64 *lifetime_ps;  /* [part] from the start of a worker's first forward to the end of its last backward */
+  gint64 *forward_ps, *backward_ps; /* [part] time of one forward or backward, on the virtual timeline */
   gint64 period_ps;     /* of the virtual timeline */
   guint *pool;          /* [part] GPUs that share the part's work, NULL unless workers share GPUs of a stage */
 } PsiSchedule;

@@ -14,12 +14,13 @@
 
 #include <stdlib.h>
 
+/* Kinds of hops; each has channels of its own. Boundary messages count from 0. */
 enum
 {
-  HOP_GRADIENT = 1000,
+  HOP_GRADIENT = 1 << 24,
   HOP_OWNER,
-  HOP_VERSION,
-  HOP_TURN
+  HOP_TURN,
+  HOP_VERSION /* + 1 from a backward, + 2 to a backward */
 };
 
 /* One use of a version by a worker. */
@@ -55,9 +56,8 @@ uses_of_part (const PsiStep *step, guint part, gboolean both)
 
       use.time_ps = use.lag * s->period_ps + s->first_use_ps[at];
       g_array_append_val (uses, use);
-      /* Where the last backward begins matters for order only: just before it ends. */
       use.is_backward = TRUE;
-      use.time_ps += s->lifetime_ps[part] - 1;
+      use.time_ps += s->lifetime_ps[part] - s->backward_ps[part];
       if (both)
         g_array_append_val (uses, use);
     }
@@ -169,11 +169,13 @@ psi_step_cyclic_after (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
     add_update (step, rank, part);
 }
 
-/* A message of the cyclic ring before it is written into its streams, which need one order on both sides: by the
+/* A message of the ring before it is written into its streams, which need one order on both sides: by the
  * virtual time at which it can pass. */
-typedef struct
+typedef struct _Hop Hop;
+struct _Hop
 {
   PsiStepRank *from, *to;
+  const Hop *after_hop; /* goes on as soon as that one has arrived */
   PsiOpId after_from, after_to, before; /* ops it waits for on either side, and the one that waits for it */
   guint before_distance, skip_send, skip_receive, after_from_distance;
   guint what, part;
@@ -181,15 +183,18 @@ typedef struct
   PsiTraffic traffic;
   gint64 send_time_ps, receive_time_ps; /* within the step of either side */
   PsiMemoryClass memory_class;          /* what the bytes are on the receiver, if they take memory of their own */
-  gboolean takes_memory;                /* received bytes are new on the receiver; sent bytes leave the sender */
-} Hop;
+  gboolean takes_memory;                /* received bytes are new on the receiver ... */
+  gboolean leaves_copy;                 /* ... and stay on the sender, else they go with the message */
+};
 
 static void
 write_hop (PsiStep *step, const Hop *hop, gboolean sending, PsiOpId *ret_op)
 {
   gboolean version = hop->traffic == PSI_TRAFFIC_PARAMETERS;
-  guint out = hop->what == HOP_TURN ? PSI_STREAM_TURN_OUT : version ? PSI_STREAM_PARAMETERS : PSI_STREAM_GRADIENTS;
-  guint in = hop->what == HOP_TURN ? PSI_STREAM_TURN_IN : version ? PSI_STREAM_PARAMETERS_IN : PSI_STREAM_GRADIENTS_IN;
+  /* Versions of different parts do not wait for each other: a pair of streams for each part (as many as there are). */
+  guint own = PSI_STREAM_BOUNDARY + 2 * (hop->part % PSI_CYCLIC_PARTS);
+  guint out = hop->what == HOP_TURN ? PSI_STREAM_TURN_OUT : !version ? PSI_STREAM_GRADIENTS : step->plan->by_stage ? PSI_STREAM_PARAMETERS : own;
+  guint in = hop->what == HOP_TURN ? PSI_STREAM_TURN_IN : !version ? PSI_STREAM_GRADIENTS_IN : step->plan->by_stage ? PSI_STREAM_PARAMETERS_IN : own + 1;
   PsiOpId op = sending ? psi_step_send (step, hop->from, hop->to, out, hop->what, hop->part, hop->bytes, hop->traffic)
                        : psi_step_receive (step, hop->from, hop->to, in, hop->what, hop->part, hop->bytes, hop->traffic);
   PsiProgram *program = sending ? hop->from->program : hop->to->program;
@@ -199,7 +204,7 @@ write_hop (PsiStep *step, const Hop *hop, gboolean sending, PsiOpId *ret_op)
   if (sending)
     {
       psi_program_after (program, op, hop->after_from, hop->after_from_distance);
-      if (hop->takes_memory)
+      if (hop->takes_memory && !hop->leaves_copy)
         psi_program_delta (program, op, TRUE, hop->memory_class, -hop->bytes);
     }
   else
@@ -281,13 +286,13 @@ gradient_hops (PsiStep *step, guint part, GPtrArray *hops)
 
       hop->after_from = from->backward_last[last_index (step, i, chunk)];
       hop->send_time_ps = backward_end (step, i, part) - start_of (step, i);
-      hop->receive_time_ps = backward_end (step, i + 1, part) - start_of (step, i + 1);
+      hop->receive_time_ps = backward_end (step, i, part) - start_of (step, i + 1);
       hop->takes_memory = step->plan->zero == 3;
       /* The next hop, or the update, needs this sum and the worker's own gradients. */
-      if (i + 2 == n && step->plan->zero != 3)
+      if (i + 2 == n && (step->plan->zero != 3 || owner_of (step, part) == n - 1))
         {
           hop->before = to->update[part];
-          hop->before_distance = 0;
+          hop->before_distance = step->plan->zero == 3 ? 1 : 0; /* an owner updates at the start of the next step */
         }
     }
 }
@@ -311,12 +316,13 @@ travelling_hops (PsiStep *step, guint part, GPtrArray *hops)
       hop->before = home->update[part];
       hop->skip_receive = 1; /* the owner updates in the step after */
       hop->send_time_ps = backward_end (step, n - 1, part) - start_of (step, n - 1);
-      hop->receive_time_ps = s->first_use_ps[owner * s->n_parts + part] - start_of (step, owner);
+      hop->receive_time_ps = backward_end (step, n - 1, part) - s->period_ps - start_of (step, owner);
       hop->takes_memory = TRUE;
     }
   /* The update turns the gradient sum into the new version; the last use ends it. */
   psi_program_delta (home->program, home->update[part], FALSE, PSI_MEMORY_PARAMETERS, parameter_bytes);
   psi_program_delta (home->program, home->update[part], TRUE, PSI_MEMORY_GRADIENTS, -gradient_bytes);
+  const Hop *arrival = NULL; /* of the copy in use */
   for (guint u = 0; u < uses->len; u++)
     {
       const Use *use = &g_array_index (uses, Use, u);
@@ -342,7 +348,17 @@ travelling_hops (PsiStep *step, guint part, GPtrArray *hops)
       PsiStepRank *to = rank_of (step, next->worker, part);
       Hop *hop = add_hop (hops, from, to, HOP_VERSION, part, parameter_bytes, PSI_TRAFFIC_PARAMETERS);
       hop->what += use->is_backward + 2 * next->is_backward; /* each kind of hand-over has its own channel */
-      hop->after_from = op;
+      /* The next user begins while this one is at work (more workers than stages): the copy goes on at once. */
+      hop->leaves_copy = next->time_ps < use->time_ps + (use->is_backward ? s->backward_ps[part] : s->forward_ps[part]);
+      if (hop->leaves_copy)
+        {
+          psi_program_delta (from->program, op, TRUE, PSI_MEMORY_PARAMETERS, -parameter_bytes);
+          hop->after_hop = arrival;
+          hop->after_from = arrival == NULL ? home->update[part] : PSI_OP_NONE;
+        }
+      else
+        hop->after_from = op;
+      arrival = hop;
       hop->before = next->is_backward ? to->backward_first[first_index (step, next->worker, chunk)]
                                       : to->forward_first[first_index (step, next->worker, chunk)];
       hop->skip_send = use->lag > next->lag ? use->lag - next->lag : 0;
@@ -460,6 +476,8 @@ psi_step_cyclic_messages (PsiStep *step)
       PsiOpId op;
 
       write_hop (step, hop, TRUE, &op);
+      if (hop->after_hop != NULL)
+        psi_program_after (hop->from->program, op, GPOINTER_TO_UINT (g_hash_table_lookup (arrived, hop->after_hop)), 0);
       /* A sum goes on together with what came in; so it does from the last worker to the owner. */
       for (guint j = 0; j < hops->len && hop->traffic == PSI_TRAFFIC_GRADIENTS && hop->what != HOP_TURN; j++)
         {

@@ -115,7 +115,7 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
                                              : g_ptr_array_index (step->shapes, 0);
   if (rank->shape == NULL)
     return FALSE;
-  guint n_streams = PSI_STREAM_BOUNDARY + (boundaries ? 4 * schedule->n_chunks : 0);
+  guint n_streams = PSI_STREAM_BOUNDARY + (boundaries ? 4 * schedule->n_chunks : plan->cyclic ? 2 * MIN (plan->stages, PSI_CYCLIC_PARTS) : 0);
   if (n_streams > PSI_MAX_STREAMS)
     {
       g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%u' is more than this version can follow (%u)",

@@ -29,8 +29,10 @@ enum
   PSI_STREAM_PARAMETERS_IN, /* versions received */
   PSI_STREAM_TURN_OUT,      /* no bytes: a shared GPU passes to the next micro-batch */
   PSI_STREAM_TURN_IN,
-  PSI_STREAM_BOUNDARY       /* + 4 chunk + { in forward, in backward, out forward, out backward } */
+  PSI_STREAM_BOUNDARY       /* + 4 chunk + { in forward, in backward, out forward, out backward }; workers that hold the
+                             * whole model have no boundaries: + 2 part + { versions out, versions in } */
 };
+#define PSI_CYCLIC_PARTS 28 /* parts with streams of their own */
 
 /* Tags of ops: what the time is spent on. Messages: PSI_TAG_TRAFFIC + PsiTraffic. */
 enum
