@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Shared links against plain water-filling: rates of random networks, whole simulations, and the odd cases. */
-#include "psi-links.h"
+#include "bench-loads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -454,6 +454,19 @@ test_oracle (void)
   g_assert_cmpfloat (solved[2], ==, 1);
 }
 
+/* Ends that SimGrid 3.32 with network/optim:Full and a decimal reference of 40 digits found for the same loads. */
+static void
+test_known_ends (void)
+{
+  double seconds;
+
+  g_assert_cmpfloat (fabs (psi_time_to_s (run_bottleneck (128, 100, &seconds)) - 25.6201041), <=, 5.1e-8);
+  g_assert_cmpfloat (fabs (psi_time_to_s (run_bottleneck (1024, 10, &seconds)) - 20.4864531), <=, 5.1e-8);
+  g_assert_cmpfloat (fabs (psi_time_to_s (run_all_to_all (16, 0, &seconds)) - 0.00033843478), <=, 1e-12);
+  g_assert_cmpfloat (fabs (psi_time_to_s (run_all_to_all (32, 0, &seconds)) - 0.000995511783605), <=, 1e-12);
+  g_assert_cmpfloat (fabs (psi_time_to_s (run_all_to_all (64, 0, &seconds)) - 0.00229990254), <=, 5e-12);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -468,6 +481,7 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/links/multiplicity", test_multiplicity);
   g_test_add_func ("/engine/links/symmetric", test_symmetric);
   g_test_add_func ("/engine/links/one-bottleneck", test_one_bottleneck);
+  g_test_add_func ("/engine/links/known-ends", test_known_ends);
   for (guint style = 0; style < 12; style++)
     {
       g_autofree char *path = g_strdup_printf ("/engine/links/random-%u", style);
