@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Time of a matrix product from measured products.
  *
- *   t = roofline / efficiency,  roofline = max (2 b m n k / peak, e b (m n + m k + n k) / bandwidth)
- *   efficiency = sum of w_i in_wave_i / sum of w_i  x  wave,   w_i = 1 / d_i^2, the eight nearest
+ *   t = start + roofline / (e wave),  roofline = max (2 b m n k / peak, s b (m n + m k + n k) / bandwidth)
+ *   e = sum of w_i e_i / sum of w_i,  w_i = 1 / d_i^2, the eight nearest measured shapes
  *   wave = tiles / (ceil (tiles / SMs) SMs),  tiles = b ceil (m / tile_m) ceil (n / tile_n)
  *
- *   b, m, n, k  batch and shape; e bytes of an element; peak the best rate measured for the type, FLOP/s
+ *   b, m, n, k  batch and shape; s bytes of an element; peak the best rate measured for the type, FLOP/s
  *   d_i         distance in log2 (b, m, n, k), and one more if the pass (transposes) differs
- *   in_wave_i   measured efficiency of shape i divided by its wave
+ *   e_i         roofline / (wave (t_i - start)) of shape i
+ *   start       what any product takes, ns
  *
- * Assumes that efficiency varies smoothly with the logarithm of the shape but for the last wave. The tile is a fit
- * parameter: the one of four that predicts each measured shape best from the others, or none. A measured shape is
- * returned as measured. Source: NVIDIA "Matrix Multiplication Background" (waves); the choice of eight neighbours by
- * the error on published matmul tables (A100 PCIe 3.4 %, B200 9.3 %). Not valid far outside the measured shapes, where
- * the nearest ones still speak. */
+ * Assumes that e varies smoothly with the logarithm of the shape. Tile and start are fit parameters: one of four tiles,
+ * and one of five shares of the shortest time measured, that predict each measured shape best from the others. A
+ * measured shape is returned as measured. Source: NVIDIA "Matrix Multiplication Background" (waves); the choice of
+ * eight neighbours by the error on published matmul tables (A100 PCIe 3.4 %, B200 9.3 %). Not valid far outside the
+ * measured shapes, where the nearest ones still speak. */
 #include "profile.h"
 
 #include <math.h>
@@ -28,6 +29,7 @@ static const struct
 {
   guint m, n;
 } tiles[] = { { 0, 0 }, { 128, 128 }, { 128, 256 }, { 256, 128 } };
+static const double start_shares[] = { 0, 0.3, 0.6, 0.8, 0.95 };
 
 static double
 wave_share (const PsiProfile *profile, gint64 batch, gint64 m, gint64 n)
@@ -87,29 +89,31 @@ from_neighbours (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, const 
 }
 
 static double
-predict (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, const double log2_shape[4], gint64 batch, gint64 m,
-         gint64 n, const PsiProfileGemm *without)
+predict_s (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, const double log2_shape[4], gint64 batch, gint64 m,
+           gint64 n, gint64 k, const PsiProfileGemm *without)
 {
-  double efficiency = from_neighbours (profile, dtype, pass, log2_shape, without) * wave_share (profile, batch, m, n);
-  return MIN (efficiency, 1);
+  double share = from_neighbours (profile, dtype, pass, log2_shape, without) * wave_share (profile, batch, m, n);
+  double least_s = roofline_s (profile, dtype, batch, m, n, k);
+
+  return share > 0 ? MAX (profile->gemm_start_ns[dtype] * 1e-9 + least_s / share, least_s) : 0;
 }
 
-/* The tile counts where the efficiency is that of one product among many SMs. */
+/* What is left of the efficiency of each product of a type once start-up and last wave are taken out. */
 static void
-use_tile (PsiProfile *profile, guint tile_m, guint tile_n)
+take_out (PsiProfile *profile, PsiDtype dtype)
 {
-  profile->tile_m = tile_m;
-  profile->tile_n = tile_n;
   for (guint i = 0; i < profile->gemms->len; i++)
     {
       PsiProfileGemm *gemm = &g_array_index (profile->gemms, PsiProfileGemm, i);
-      gemm->in_wave = gemm->efficiency / wave_share (profile, gemm->batch, gemm->m, gemm->n);
+      if (gemm->dtype == dtype)
+        gemm->in_wave = gemm->efficiency * gemm->time_ns / (gemm->time_ns - profile->gemm_start_ns[dtype]) /
+                        wave_share (profile, gemm->batch, gemm->m, gemm->n);
     }
 }
 
-/* Errors of all shapes of one type (-1: of all types), each predicted from the others. */
+/* Errors of all shapes of one type, each predicted from the others. */
 static PsiFitError
-left_out_error (const PsiProfile *profile, int dtype)
+left_out_error (const PsiProfile *profile, PsiDtype dtype)
 {
   g_autofree double *errors = g_new (double, profile->gemms->len + 1);
   guint n = 0;
@@ -117,14 +121,61 @@ left_out_error (const PsiProfile *profile, int dtype)
   for (guint i = 0; i < profile->gemms->len; i++)
     {
       const PsiProfileGemm *gemm = &g_array_index (profile->gemms, PsiProfileGemm, i);
-      if (dtype >= 0 && gemm->dtype != (PsiDtype) dtype)
+      if (gemm->dtype != dtype)
         continue;
-      double predicted =
-          predict (profile, gemm->dtype, gemm->pass, gemm->log2_shape, gemm->batch, gemm->m, gemm->n, gemm);
-      if (predicted > 0)
-        errors[n++] = fabs (gemm->efficiency / predicted - 1); /* of times: t ~ 1 / efficiency */
+      double predicted_s =
+          predict_s (profile, dtype, gemm->pass, gemm->log2_shape, gemm->batch, gemm->m, gemm->n, gemm->k, gemm);
+      if (predicted_s > 0)
+        errors[n++] = fabs (predicted_s / (gemm->time_ns * 1e-9) - 1);
     }
   return psi_fit_error (errors, n);
+}
+
+static double
+shortest_ns (const PsiProfile *profile, PsiDtype dtype)
+{
+  double shortest = (double) INFINITY;
+  for (guint i = 0; i < profile->gemms->len; i++)
+    {
+      const PsiProfileGemm *gemm = &g_array_index (profile->gemms, PsiProfileGemm, i);
+      if (gemm->dtype == dtype)
+        shortest = MIN (shortest, gemm->time_ns);
+    }
+  return isfinite (shortest) ? shortest : 0;
+}
+
+/* Mean error over all products with one tile, each type with the start-up that suits it best. */
+static double
+try_tile (PsiProfile *profile, guint tile_m, guint tile_n)
+{
+  double sum = 0;
+
+  profile->tile_m = tile_m;
+  profile->tile_n = tile_n;
+  for (guint dtype = 0; dtype < PSI_N_DTYPES; dtype++)
+    {
+      double shortest = shortest_ns (profile, dtype), best_start = 0;
+      PsiFitError best = { .mean = (double) INFINITY };
+
+      if (profile->peak_flops[dtype] <= 0)
+        continue;
+      for (guint i = 0; i < G_N_ELEMENTS (start_shares); i++)
+        {
+          profile->gemm_start_ns[dtype] = start_shares[i] * shortest;
+          take_out (profile, dtype);
+          PsiFitError error = left_out_error (profile, dtype);
+          if (error.mean < best.mean)
+            {
+              best = error;
+              best_start = profile->gemm_start_ns[dtype];
+            }
+        }
+      profile->gemm_start_ns[dtype] = best_start;
+      profile->gemm_error[dtype] = best;
+      take_out (profile, dtype);
+      sum += best.mean;
+    }
+  return sum;
 }
 
 void
@@ -134,7 +185,10 @@ psi_profile_prepare_gemms (PsiProfile *profile)
   guint best_tile = 0;
 
   for (guint i = 0; i < PSI_N_DTYPES; i++)
-    profile->peak_flops[i] = 0;
+    {
+      profile->peak_flops[i] = profile->gemm_start_ns[i] = 0;
+      profile->gemm_error[i] = (PsiFitError){ 0 };
+    }
   for (guint i = 0; i < profile->gemms->len; i++)
     {
       PsiProfileGemm *gemm = &g_array_index (profile->gemms, PsiProfileGemm, i);
@@ -155,17 +209,14 @@ psi_profile_prepare_gemms (PsiProfile *profile)
     }
   for (guint i = 0; i < (profile->sms > 0 ? G_N_ELEMENTS (tiles) : 1); i++)
     {
-      use_tile (profile, tiles[i].m, tiles[i].n);
-      double mean = left_out_error (profile, -1).mean;
-      if (mean < best)
+      double error = try_tile (profile, tiles[i].m, tiles[i].n);
+      if (error < best)
         {
-          best = mean;
+          best = error;
           best_tile = i;
         }
     }
-  use_tile (profile, tiles[best_tile].m, tiles[best_tile].n);
-  for (int i = 0; i < PSI_N_DTYPES; i++)
-    profile->gemm_error[i] = left_out_error (profile, i);
+  try_tile (profile, tiles[best_tile].m, tiles[best_tile].n);
 }
 
 double
@@ -190,7 +241,8 @@ psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiPass 
   if (hits)
     return sum / hits;
   const double log2_shape[] = { log2 ((double) batch), log2 ((double) m), log2 ((double) n), log2 ((double) k) };
-  return predict (profile, dtype, pass, log2_shape, batch, m, n, NULL);
+  return roofline_s (profile, dtype, batch, m, n, k) /
+         predict_s (profile, dtype, pass, log2_shape, batch, m, n, k, NULL);
 }
 
 double

@@ -163,16 +163,19 @@ gemm_object (const PsiProfileGemm *gemm)
 static JsonObject *
 compute_object (const PsiProfile *profile)
 {
-  JsonObject *object = json_object_new (), *peaks = json_object_new (), *errors = json_object_new ();
+  JsonObject *object = json_object_new (), *peaks = json_object_new (), *starts = json_object_new (),
+             *errors = json_object_new ();
 
   set_known (object, "sms", profile->sms);
   for (guint i = 0; i < PSI_N_DTYPES; i++)
     if (profile->peak_flops[i] > 0)
       {
         set_number (peaks, psi_profile_dtype_names[i], profile->peak_flops[i]);
+        set_number (starts, psi_profile_dtype_names[i], profile->gemm_start_ns[i]);
         json_object_set_object_member (errors, psi_profile_dtype_names[i], error_object (&profile->gemm_error[i]));
       }
   json_object_set_object_member (object, "peak_flops", peaks);
+  json_object_set_object_member (object, "gemm_start_ns", starts);
   json_object_set_object_member (object, "gemm_error", errors);
   set_known (object, "gemm_tile_m", profile->tile_m);
   set_known (object, "gemm_tile_n", profile->tile_n);

@@ -54,6 +54,7 @@ typedef struct
 
   GArray *gemms;                        /* of PsiProfileGemm */
   guint tile_m, tile_n;                 /* output tile that explains the products best, 0 = none does */
+  double gemm_start_ns[PSI_N_DTYPES];   /* start-up of a product that explains the small ones best */
   PsiFitError gemm_error[PSI_N_DTYPES]; /* each shape predicted from the others */
   GPtrArray *curves;                    /* of PsiCurve* */
   GArray *values;                       /* of PsiValueSample: what else was measured */
@@ -83,8 +84,7 @@ double psi_profile_curve_time (const PsiProfile *profile, const char *name, guin
 
 /* Share of the roofline max (2 b m n k / peak, element bytes x b (mn + mk + nk) / memory rate) that a product reaches,
  * peak and memory rate being the profile's own; 0: no product of that type was measured. A measured shape hits exactly;
- * else the nearest shapes in log2 (batch, m, n, k) count by their distance, times the share of the last wave that is
- * filled. */
+ * else the nearest shapes in log2 (batch, m, n, k) count by their distance, see profile-gemm.c. */
 double psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, gint64 batch, gint64 m,
                                     gint64 n, gint64 k);
 

@@ -55,6 +55,11 @@ static const struct
   [TYPE_FP32] = { "fp32", CUDA_R_32F, CUBLAS_COMPUTE_32F, 4, BENCH_FILL_FP32 },
 };
 
+enum
+{
+  N_FILLS = BENCH_FILL_FP32 + 1
+};
+
 typedef struct
 {
   Type type;
@@ -237,30 +242,35 @@ bench_gemm_run (void *state, int sweep, double deadline_s)
   make_list (&list, gpu->options->quick);
   double seconds = (deadline_s - bench_now_s ()) / list.n;
   seconds = seconds < 0.02 ? 0.02 : seconds > 0.2 ? 0.2 : seconds;
-  for (int tier = 0; tier < 4; tier++)
-    for (int i = 0; i < list.n; i++)
-      {
-        Product *product = &list.products[bench_order (i, list.n, sweep)];
-        BenchStats stats;
-        if (product->tier != tier)
-          continue;
-        if (bench_interrupted () || bench_now_s () > deadline_s)
-          break;
-        if (product_in_bytes (product) > gpu->in_bytes || product_out_bytes (product) > gpu->out_bytes)
-          {
-            skipped++;
+  /* Tier by tier, and within each by what the pool is filled with: filling takes time. */
+  for (int pass = 0; pass < 4 * N_FILLS; pass++)
+    {
+      int tier = pass / N_FILLS;
+      BenchFill fill = (BenchFill) (sweep % 2 ? N_FILLS - 1 - pass % N_FILLS : pass % N_FILLS);
+
+      for (int i = 0; i < list.n; i++)
+        {
+          Product *product = &list.products[bench_order (i, list.n, sweep)];
+          BenchStats stats;
+          if (product->tier != tier || types[product->type].fill != fill)
             continue;
-          }
-        unsigned long long throttle = bench_nvml_throttle (&gpu->nvml);
-        if (!bench_gpu_pools (gpu, types[product->type].fill) ||
-            !bench_gpu_measure (gpu, multiply, product, seconds, &stats))
-          {
-            skipped++;
-            continue;
-          }
-        write_record (gpu, product, &stats, sweep, throttle);
-        done++;
-      }
+          if (bench_interrupted () || bench_now_s () > deadline_s)
+            break;
+          if (product_in_bytes (product) > gpu->in_bytes || product_out_bytes (product) > gpu->out_bytes)
+            {
+              skipped++;
+              continue;
+            }
+          unsigned long long throttle = bench_nvml_throttle (&gpu->nvml);
+          if (!bench_gpu_pools (gpu, fill) || !bench_gpu_measure (gpu, multiply, product, seconds, &stats))
+            {
+              skipped++;
+              continue;
+            }
+          write_record (gpu, product, &stats, sweep, throttle);
+          done++;
+        }
+    }
   if (!bench_interrupted () && done + skipped < list.n)
     bench_warn (gpu->options, "gemm: time for %d of %d shapes", done, list.n);
   if (skipped)

@@ -325,6 +325,18 @@ open_gpu (BenchGpu *gpu, int argc, char **argv)
   return true;
 }
 
+static void
+close_gpu (BenchGpu *gpu)
+{
+  cublasDestroy (gpu->cublas);
+  cudaFree (gpu->workspace);
+  cudaEventDestroy (gpu->begin);
+  cudaEventDestroy (gpu->end);
+  cudaStreamDestroy (gpu->stream);
+  cudaStreamDestroy (gpu->contender);
+  bench_nvml_close (&gpu->nvml);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -369,7 +381,6 @@ main (int argc, char **argv)
   int status = options.ranks > 1 ? bench_sections_run (&options, sections_of_many, 1, &gpu)
                                  : bench_sections_run (&options, sections, sizeof sections / sizeof sections[0], &gpu);
   bench_gpu_pools_free (&gpu);
-  cublasDestroy (gpu.cublas);
-  bench_nvml_close (&gpu.nvml);
+  close_gpu (&gpu);
   return status;
 }
