@@ -29,15 +29,16 @@ typedef struct
 /* Levels over one period, starting at origin_ps. */
 typedef struct
 {
-  gint64 peak_bytes;                  /* of the sum of all levels */
-  PsiTime peak_at_ps;                 /* from the origin, the first time */
+  gint64 peak_bytes;  /* of the sum of all levels */
+  PsiTime peak_at_ps; /* from the origin, the first time */
   gint64 at_peak[PSI_MAX_CLASSES];
   gint64 class_peak[PSI_MAX_CLASSES]; /* of each level alone */
   double mean_bytes;                  /* of the sum */
 } PsiLevels;
 
 /* Appends the memory changes of a rank (times `weight`) to an array of PsiLevelEvent. */
-void psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId rank, gint64 weight, GArray *events);
+void psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId rank, gint64 weight,
+                                GArray *events);
 
 /* Sorts events and follows the levels from base[] through one period. Falls come before rises of the same instant,
  * unless rises_first (closed intervals: what touches counts together). `curve`, if not NULL, gets one PsiLevelPoint for
@@ -52,7 +53,8 @@ void psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, c
                          PsiLevels *ret_levels, GArray *curve);
 
 /* The most messages (PsiTransfer.hops each) that must pass one after another between two works of any ranks. Order on
- * stream 0 counts as a need, order on other streams does not. A send that waits for work of its own rank starts anew. */
+ * stream 0 counts as a need, order on other streams does not. A send that waits for work of its own rank starts anew.
+ */
 guint psi_account_chain (const PsiWorld *world);
 
 /* Of all ranks: sum of weight times a hash of the rank's own op times, modulo 2^64. Rank numbers do not enter. */

@@ -143,8 +143,12 @@ append (PsiProgram *program, guint stream, const PsiOp *op)
 PsiOpId
 psi_program_work (PsiProgram *program, guint stream, PsiTime cost_ps, guint tag)
 {
-  PsiOp op = { .kind = PSI_OP_WORK, .tag = (guint8) tag, .cost_ps = MAX (cost_ps, 0), .first_dep = CHAIN_END,
-               .first_delta = CHAIN_END, .label = { -1, -1 } };
+  PsiOp op = { .kind = PSI_OP_WORK,
+               .tag = (guint8) tag,
+               .cost_ps = MAX (cost_ps, 0),
+               .first_dep = CHAIN_END,
+               .first_delta = CHAIN_END,
+               .label = { -1, -1 } };
 
   return append (program, stream, &op);
 }
@@ -152,8 +156,13 @@ psi_program_work (PsiProgram *program, guint stream, PsiTime cost_ps, guint tag)
 PsiOpId
 psi_program_message (PsiProgram *program, guint stream, PsiOpKind kind, guint slot, PsiTransferId transfer, guint tag)
 {
-  PsiOp op = { .kind = (guint8) kind, .tag = (guint8) tag, .slot = (guint16) slot, .transfer = transfer,
-               .first_dep = CHAIN_END, .first_delta = CHAIN_END, .label = { -1, -1 } };
+  PsiOp op = { .kind = (guint8) kind,
+               .tag = (guint8) tag,
+               .slot = (guint16) slot,
+               .transfer = transfer,
+               .first_dep = CHAIN_END,
+               .first_delta = CHAIN_END,
+               .label = { -1, -1 } };
 
   g_assert (kind != PSI_OP_WORK && slot <= G_MAXUINT16);
   return append (program, stream, &op);
@@ -179,8 +188,9 @@ void
 psi_program_delta (PsiProgram *program, PsiOpId op, gboolean at_end, guint memory_class, gint64 bytes)
 {
   PsiOp *owner = psi_program_op (program, op);
-  PsiDelta delta = { .bytes = bytes, .memory_class = (guint8) memory_class, .at_end = at_end != FALSE,
-                     .next = owner->first_delta };
+  PsiDelta delta = {
+    .bytes = bytes, .memory_class = (guint8) memory_class, .at_end = at_end != FALSE, .next = owner->first_delta
+  };
 
   g_assert (memory_class < PSI_MAX_CLASSES);
   if (bytes == 0)

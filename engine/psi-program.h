@@ -17,8 +17,8 @@
 
 typedef enum
 {
-  PSI_OP_WORK,      /* keeps its stream busy for cost_ps */
-  PSI_OP_SEND,      /* starts when the receive is posted as well; ends when the bytes have arrived */
+  PSI_OP_WORK, /* keeps its stream busy for cost_ps */
+  PSI_OP_SEND, /* starts when the receive is posted as well; ends when the bytes have arrived */
   PSI_OP_RECV,
   PSI_OP_COLLECTIVE /* starts when all members are there */
 } PsiOpKind;
@@ -28,7 +28,7 @@ typedef guint32 PsiOpId;
 #define PSI_OP_NONE G_MAXUINT32
 #define PSI_OP_ID(stream, position) ((PsiOpId) (stream) << 24 | (position))
 #define PSI_OP_STREAM(op) ((op) >> 24)
-#define PSI_OP_POSITION(op) ((op) & 0xffffffu)
+#define PSI_OP_POSITION(op) ((op) &0xffffffu)
 
 /* How bytes of one message or collective load the links of its port. */
 typedef struct
@@ -44,10 +44,10 @@ typedef guint32 PsiTransferId;
 typedef struct
 {
   guint8 kind;
-  guint8 tag;          /* the builder's own meaning: what the time is spent on */
-  guint16 slot;        /* port slot: SEND, RECV, COLLECTIVE */
-  guint8 skip;         /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
-  guint8 shift;        /* works for the step so many iterations earlier: its memory belongs there */
+  guint8 tag;   /* the builder's own meaning: what the time is spent on */
+  guint16 slot; /* port slot: SEND, RECV, COLLECTIVE */
+  guint8 skip;  /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
+  guint8 shift; /* works for the step so many iterations earlier: its memory belongs there */
   PsiTransferId transfer;
   PsiTime cost_ps;     /* WORK */
   guint32 first_dep;   /* chain of deps, G_MAXUINT32 = end */
@@ -85,10 +85,10 @@ typedef guint32 PsiPortId;
 typedef struct
 {
   PsiProgram *program;
-  guint weight;       /* equal ranks it stands for */
-  PsiTime offset_ps;  /* its first op starts no earlier */
-  double scale;       /* its work takes so many times the cost */
-  GArray *ports;      /* PsiPortId of each slot */
+  guint weight;      /* equal ranks it stands for */
+  PsiTime offset_ps; /* its first op starts no earlier */
+  double scale;      /* its work takes so many times the cost */
+  GArray *ports;     /* PsiPortId of each slot */
 } PsiRank;
 
 typedef struct
@@ -100,8 +100,8 @@ typedef struct
 typedef struct
 {
   gboolean is_channel;
-  guint n_members;    /* ranks that bind it */
-  GArray *path;       /* of PsiPathLink: the links its bytes load */
+  guint n_members; /* ranks that bind it */
+  GArray *path;    /* of PsiPathLink: the links its bytes load */
 } PsiPort;
 
 typedef struct

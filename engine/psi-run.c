@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi-run-error-quark, psi_run_error)
+G_DEFINE_QUARK (psi - run - error - quark, psi_run_error)
 
 #define CHAIN_END G_MAXUINT32
 #define RING 4 /* iterations kept: the complete one, the ones compared with it, and one that runs ahead */
@@ -37,7 +37,7 @@ typedef struct
 
 typedef struct
 {
-  guint32 posted;    /* partners waiting now */
+  guint32 posted; /* partners waiting now */
   guint32 n_heads;
   guint32 *heads;    /* their streams */
   PsiTime moving_ps; /* of the partner that came last */
@@ -50,12 +50,12 @@ typedef struct
   Stream *streams;
   guint32 *first_stream; /* of each rank */
   Port *ports;
-  guint32 *left;         /* [RING] ops of that iteration still to end, streams counted */
+  guint32 *left; /* [RING] ops of that iteration still to end, streams counted */
   guint32 n_streams_used;
-  guint32 complete;      /* iterations complete on all streams */
-  guint32 *ready;        /* stack of streams to look at */
+  guint32 complete; /* iterations complete on all streams */
+  guint32 *ready;   /* stack of streams to look at */
   guint32 n_ready;
-  GArray *held;          /* streams too far ahead of the slowest */
+  GArray *held; /* streams too far ahead of the slowest */
   guint64 n_events;
 } Loop;
 
@@ -108,8 +108,8 @@ start_transfer (Loop *loop, PsiPortId id, PsiTime now_ps)
 {
   Port *port = &loop->ports[id];
   const Stream *first = &loop->streams[port->heads[0]];
-  const PsiTransfer *transfer
-      = &g_array_index (loop->world->transfers, PsiTransfer, first->ops[first->position].transfer);
+  const PsiTransfer *transfer =
+      &g_array_index (loop->world->transfers, PsiTransfer, first->ops[first->position].transfer);
 
   for (guint32 i = 0; i < port->n_heads; i++)
     {
@@ -141,8 +141,8 @@ start_flow (Loop *loop, PsiPortId id, PsiTime now_ps)
   Port *port = &loop->ports[id];
   const PsiPort *shape = &g_array_index (loop->world->ports, PsiPort, id);
   const Stream *first = &loop->streams[port->heads[0]];
-  const PsiTransfer *transfer
-      = &g_array_index (loop->world->transfers, PsiTransfer, first->ops[first->position].transfer);
+  const PsiTransfer *transfer =
+      &g_array_index (loop->world->transfers, PsiTransfer, first->ops[first->position].transfer);
   PsiLinkUse uses_local[64];
   PsiLinkUse *uses = shape->path->len <= G_N_ELEMENTS (uses_local) ? uses_local : g_new (PsiLinkUse, shape->path->len);
   guint n = 0;
@@ -189,8 +189,7 @@ try_head (Loop *loop, guint32 index, PsiTime now_ps)
       d = dep->next;
       if (dep->distance > stream->iteration)
         continue;
-      guint64 need
-          = (guint64) (stream->iteration - dep->distance) * before->length + PSI_OP_POSITION (dep->op) + 1;
+      guint64 need = (guint64) (stream->iteration - dep->distance) * before->length + PSI_OP_POSITION (dep->op) + 1;
       if (before->done < need)
         {
           stream->state = BLOCKED;
@@ -270,7 +269,9 @@ describe_waiting (const Loop *loop)
           g_string_append_printf (text, " waits for stream %u", stream->wait_on);
         else
           g_string_append_printf (text, " waits for its partner in a %s",
-                                  op->kind == PSI_OP_SEND ? "send" : op->kind == PSI_OP_RECV ? "receive" : "collective");
+                                  op->kind == PSI_OP_SEND   ? "send"
+                                  : op->kind == PSI_OP_RECV ? "receive"
+                                                            : "collective");
         shown++;
       }
   if (shown == 0)
@@ -280,7 +281,8 @@ describe_waiting (const Loop *loop)
 
 /* Is the iteration `last` exactly `gap` iterations' shift of the one before it? */
 static gboolean
-same_shift (const Loop *loop, const PsiRun *run, PsiOpTimes *const *rings, guint32 last, guint32 gap, PsiTime *ret_shift)
+same_shift (const Loop *loop, const PsiRun *run, PsiOpTimes *const *rings, guint32 last, guint32 gap,
+            PsiTime *ret_shift)
 {
   const PsiOpTimes *now = rings[last % RING], *before = rings[(last - gap) % RING];
   gsize n = run->first_op[loop->world->ranks->len];
@@ -330,8 +332,8 @@ run_iteration (Loop *loop, PsiTime *now_ps)
             {
               Stream *stream = &loop->streams[event.key];
               /* A rank's offset is over, or its op is. */
-              if (stream->done == 0 && stream->position == 0 && next_ps == psi_world_rank (loop->world, stream->rank)->offset_ps
-                  && stream->times[0][0].post_ps < 0)
+              if (stream->done == 0 && stream->position == 0 &&
+                  next_ps == psi_world_rank (loop->world, stream->rank)->offset_ps && stream->times[0][0].post_ps < 0)
                 {
                   stream->state = IDLE;
                   look_at (loop, (guint32) event.key);
@@ -457,8 +459,8 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
         {
           g_autofree char *waiting = describe_waiting (&loop);
 
-          g_set_error (error, PSI_RUN_ERROR, now_ps >= PSI_TIME_MAX ? PSI_RUN_ERROR_TIME : PSI_RUN_ERROR_DEADLOCK,
-                       "%s", waiting);
+          g_set_error (error, PSI_RUN_ERROR, now_ps >= PSI_TIME_MAX ? PSI_RUN_ERROR_TIME : PSI_RUN_ERROR_DEADLOCK, "%s",
+                       waiting);
           break;
         }
       guint32 last = loop.complete - 1;

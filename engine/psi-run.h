@@ -12,11 +12,11 @@
 /* When one op ran in the recorded iteration. */
 typedef struct
 {
-  PsiTime post_ps;    /* at the head of its stream, local waits over (WORK: == start) */
-  PsiTime start_ps;   /* work or transfer begins; all partners are there */
+  PsiTime post_ps;  /* at the head of its stream, local waits over (WORK: == start) */
+  PsiTime start_ps; /* work or transfer begins; all partners are there */
   PsiTime end_ps;
-  PsiTime moving_ps;  /* since when bytes it waited for have been on the way without a break: for a message, up to its
-                         own end; for work, up to its start (PSI_TIME_MAX = none) */
+  PsiTime moving_ps;   /* since when bytes it waited for have been on the way without a break: for a message, up to its
+                          own end; for work, up to its start (PSI_TIME_MAX = none) */
   PsiOpId released_by; /* the op of this rank whose end let it start last, PSI_OP_NONE = its stream or nothing */
 } PsiOpTimes;
 
@@ -28,18 +28,18 @@ typedef struct
 
 typedef struct
 {
-  PsiTime period_ps;     /* of one iteration; of `periods` iterations together divided by their number */
-  gboolean periodic;     /* FALSE: no period found, period_ps is a mean over the last half of the run */
-  guint iterations;      /* simulated */
+  PsiTime period_ps; /* of one iteration; of `periods` iterations together divided by their number */
+  gboolean periodic; /* FALSE: no period found, period_ps is a mean over the last half of the run */
+  guint iterations;  /* simulated */
   guint64 n_events;
-  gsize *first_op;       /* [n_ranks + 1] offset of a rank's ops in times */
-  PsiOpTimes *times;     /* ops of all ranks, stream by stream, of the last complete iteration */
+  gsize *first_op;   /* [n_ranks + 1] offset of a rank's ops in times */
+  PsiOpTimes *times; /* ops of all ranks, stream by stream, of the last complete iteration */
 } PsiRun;
 
 #define PSI_RUN_ERROR (psi_run_error_quark ())
 typedef enum
 {
-  PSI_RUN_ERROR_DEADLOCK, /* nothing can happen any more and ops are left: the message says who waits for what */
+  PSI_RUN_ERROR_DEADLOCK,  /* nothing can happen any more and ops are left: the message says who waits for what */
   PSI_RUN_ERROR_UNMATCHED, /* a port with a missing partner */
   PSI_RUN_ERROR_TIME       /* simulated time ran out of range */
 } PsiRunError;

@@ -44,9 +44,12 @@ list_changes (const PsiSettings *settings, const PsiPlanReport *plan, Change *ch
   {
     PsiKeyId key;
     guint value, most;
-  } degrees[] = { { PSI_KEY_TP, 2 * now (settings, PSI_KEY_TP), 8 }, { PSI_KEY_TP, 8, 8 },
-                  { PSI_KEY_PP, 2 * now (settings, PSI_KEY_PP), 64 }, { PSI_KEY_PP, 4 * now (settings, PSI_KEY_PP), 64 },
-                  { PSI_KEY_GPUS, 2 * plan->gpus, 65536 }, { PSI_KEY_GPUS, 4 * plan->gpus, 65536 } };
+  } degrees[] = { { PSI_KEY_TP, 2 * now (settings, PSI_KEY_TP), 8 },
+                  { PSI_KEY_TP, 8, 8 },
+                  { PSI_KEY_PP, 2 * now (settings, PSI_KEY_PP), 64 },
+                  { PSI_KEY_PP, 4 * now (settings, PSI_KEY_PP), 64 },
+                  { PSI_KEY_GPUS, 2 * plan->gpus, 65536 },
+                  { PSI_KEY_GPUS, 4 * plan->gpus, 65536 } };
   for (guint i = 0; i < G_N_ELEMENTS (degrees) && n < MOST_CHANGES - 1; i++)
     if (degrees[i].value <= degrees[i].most)
       {
@@ -64,15 +67,17 @@ try_changes (const PsiSettings *settings, const Change *first, const Change *sec
   g_autoptr (PsiSettings) changed = psi_settings_copy (settings);
   PsiSimulateOptions options = { .curves = FALSE };
 
-  if (!psi_settings_set (changed, first->key, first->text, "advice", NULL)
-      || (second != NULL && !psi_settings_set (changed, second->key, second->text, "advice", NULL)))
+  if (!psi_settings_set (changed, first->key, first->text, "advice", NULL) ||
+      (second != NULL && !psi_settings_set (changed, second->key, second->text, "advice", NULL)))
     return;
   g_autoptr (PsiPlanReport) tried = psi_simulate_plan ("advice", changed, &options, NULL, NULL);
-  if (tried == NULL || tried->verdict == PSI_VERDICT_OOM || (plan->verdict == PSI_VERDICT_TIGHT && tried->verdict != PSI_VERDICT_FITS))
+  if (tried == NULL || tried->verdict == PSI_VERDICT_OOM ||
+      (plan->verdict == PSI_VERDICT_TIGHT && tried->verdict != PSI_VERDICT_FITS))
     return;
   PsiAdvice advice = { .peak_bytes = tried->peak_bytes, .step_time_ps = tried->step_time_ps };
   advice.set = second == NULL ? g_strdup_printf ("%s=%s", psi_keys[first->key].name, first->text)
-                              : g_strdup_printf ("%s=%s %s=%s", psi_keys[first->key].name, first->text, psi_keys[second->key].name, second->text);
+                              : g_strdup_printf ("%s=%s %s=%s", psi_keys[first->key].name, first->text,
+                                                 psi_keys[second->key].name, second->text);
   g_array_append_val (plan->advice, advice);
 }
 

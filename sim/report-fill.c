@@ -3,8 +3,8 @@
  *
  *   time       of a rank's compute stream: busy by tag; waiting while bytes it needs are on a link is exposed_comm, any
  *              other waiting is bubble. GPUs of a pool: sums over the workers they serve, divided by the GPUs
- *   memory     bytes at rest + what ops hold, followed through one period on a common clock; the peak is the largest sum
- *   reserved   peak rounded up to the allocator's 2 MiB segments; device = reserved + context + communicator buffers
+ *   memory     bytes at rest + what ops hold, followed through one period on a common clock; the peak is the largest
+ * sum reserved   peak rounded up to the allocator's 2 MiB segments; device = reserved + context + communicator buffers
  *   mfu        model FLOPs (3 x forward) / (step time x GPUs x peak of the format); hfu counts recomputed FLOPs too
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
@@ -26,8 +26,12 @@ psi_simulate_machine (const PsiSettings *settings, GError **error)
   PsiMachine *machine = psi_machine_load (name != NULL ? name : uniform ? "ideal" : "a100-sxm-80", error);
 
   if (machine != NULL)
-    psi_machine_override (machine, psi_settings_has (settings, PSI_KEY_GPUS_PER_NODE) ? (guint) psi_settings_count (settings, PSI_KEY_GPUS_PER_NODE) : 0,
-                          psi_settings_has (settings, PSI_KEY_INTERNODE) ? psi_settings_real (settings, PSI_KEY_INTERNODE) : 0);
+    psi_machine_override (
+        machine,
+        psi_settings_has (settings, PSI_KEY_GPUS_PER_NODE)
+            ? (guint) psi_settings_count (settings, PSI_KEY_GPUS_PER_NODE)
+            : 0,
+        psi_settings_has (settings, PSI_KEY_INTERNODE) ? psi_settings_real (settings, PSI_KEY_INTERNODE) : 0);
   return machine;
 }
 
@@ -47,7 +51,9 @@ psi_report_describe (PsiReport *report, const PsiMachine *machine, const PsiMode
 static PsiTimePart
 part_of_tag (guint tag)
 {
-  return tag == PSI_TAG_RECOMPUTE ? PSI_TIME_RECOMPUTE : tag == PSI_TAG_OPTIMIZER ? PSI_TIME_OPTIMIZER : PSI_TIME_COMPUTE;
+  return tag == PSI_TAG_RECOMPUTE   ? PSI_TIME_RECOMPUTE
+         : tag == PSI_TAG_OPTIMIZER ? PSI_TIME_OPTIMIZER
+                                    : PSI_TIME_COMPUTE;
 }
 
 static void
@@ -80,7 +86,8 @@ share_time (PsiRankReport *row, guint gpus, PsiTime period_ps)
     }
   row->time_ps[PSI_TIME_BUBBLE] = left_ps;
   for (guint t = 0; t < PSI_N_TRAFFIC && exposed_ps > 0; t++)
-    row->exposed_ps[t] = (gint64) ((double) row->exposed_ps[t] / (double) exposed_ps * (double) row->time_ps[PSI_TIME_EXPOSED_COMM]);
+    row->exposed_ps[t] =
+        (gint64) ((double) row->exposed_ps[t] / (double) exposed_ps * (double) row->time_ps[PSI_TIME_EXPOSED_COMM]);
 }
 
 static gint64
@@ -132,8 +139,8 @@ add_spans (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiT
           {
             PsiSpan *before = &g_array_index (spans, PsiSpan, spans->len - 1);
 
-            if (before->track == span.track && before->kind == span.kind && before->micro_batch == span.micro_batch
-                && before->stage == span.stage && before->end_ps == span.start_ps)
+            if (before->track == span.track && before->kind == span.kind && before->micro_batch == span.micro_batch &&
+                before->stage == span.stage && before->end_ps == span.start_ps)
               {
                 before->end_ps = span.end_ps;
                 continue;
@@ -144,7 +151,8 @@ add_spans (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiT
 }
 
 static void
-add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiTime origin_ps, gboolean curves, PsiRankReport *row)
+add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiTime origin_ps, gboolean curves,
+            PsiRankReport *row)
 {
   g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
   g_autoptr (GArray) curve = curves && row->memory == NULL ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
@@ -249,17 +257,19 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTim
       PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
 
       row->overhead_bytes = overhead_bytes (step);
-      row->reserved_bytes = real ? (row->peak_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
+      row->reserved_bytes =
+          real ? (row->peak_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
       row->device_bytes = row->reserved_bytes + row->overhead_bytes;
       plan->steady_bytes = MAX (plan->steady_bytes, row->steady_bytes);
       plan->peak_bytes = MAX (plan->peak_bytes, row->peak_bytes);
       plan->reserved_bytes = MAX (plan->reserved_bytes, row->reserved_bytes);
       plan->device_bytes = MAX (plan->device_bytes, row->device_bytes);
     }
-  plan->verdict = plan->capacity_bytes < 0                      ? PSI_VERDICT_FITS
+  plan->verdict = plan->capacity_bytes < 0                    ? PSI_VERDICT_FITS
                   : plan->device_bytes > plan->capacity_bytes ? PSI_VERDICT_OOM
                   : (double) (plan->capacity_bytes - plan->device_bytes) < TIGHT_SHARE * (double) plan->capacity_bytes
-                      ? PSI_VERDICT_TIGHT : PSI_VERDICT_FITS;
+                      ? PSI_VERDICT_TIGHT
+                      : PSI_VERDICT_FITS;
 
   /* All GPUs' activations on one clock. */
   for (guint r = 0; r < step->n_ranks; r++)
@@ -369,8 +379,8 @@ fill_update (PsiPlanReport *plan, const PsiStep *step)
 }
 
 /* Keys that are read but change nothing in this version. */
-static const PsiKeyId without_effect[] = { PSI_KEY_SLOW_LINK, PSI_KEY_JITTER,      PSI_KEY_TRIALS, PSI_KEY_REDUCE_EVERY,
-                                           PSI_KEY_COMPRESSION, PSI_KEY_OFFLOAD };
+static const PsiKeyId without_effect[] = { PSI_KEY_SLOW_LINK,    PSI_KEY_JITTER,      PSI_KEY_TRIALS,
+                                           PSI_KEY_REDUCE_EVERY, PSI_KEY_COMPRESSION, PSI_KEY_OFFLOAD };
 
 static void
 fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
@@ -379,15 +389,19 @@ fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
     g_ptr_array_add (plan->assumptions, g_strdup (g_ptr_array_index (step->plan->assumptions, i)));
   if (!step->machine->ideal)
     {
-      g_ptr_array_add (plan->assumptions, g_strdup_printf ("machine '%s' is a %s profile", step->machine->name, step->machine->kind));
-      g_ptr_array_add (plan->assumptions, g_strdup_printf ("%.4g MiB of each GPU for context, libraries and communicators",
-                                                           (double) overhead_bytes (step) / 1048576));
+      g_ptr_array_add (plan->assumptions,
+                       g_strdup_printf ("machine '%s' is a %s profile", step->machine->name, step->machine->kind));
+      g_ptr_array_add (plan->assumptions,
+                       g_strdup_printf ("%.4g MiB of each GPU for context, libraries and communicators",
+                                        (double) overhead_bytes (step) / 1048576));
     }
   if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
-    g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s", step->plan->stages, step->partition.rule));
+    g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
+                                                         step->plan->stages, step->partition.rule));
   for (guint i = 0; i < G_N_ELEMENTS (without_effect); i++)
     if (psi_settings_has (step->settings, without_effect[i]))
-      g_ptr_array_add (plan->assumptions, g_strdup_printf ("'%s' changes nothing in this version", psi_keys[without_effect[i]].name));
+      g_ptr_array_add (plan->assumptions,
+                       g_strdup_printf ("'%s' changes nothing in this version", psi_keys[without_effect[i]].name));
   if (!step->plan->overlap_grads && step->plan->dp > 1)
     g_ptr_array_add (plan->assumptions, g_strdup ("gradients wait for the end of the backward"));
 }
@@ -412,7 +426,8 @@ describe_layout (const PsiStep *step)
   if (plan->zero > 0)
     g_string_append_printf (text, ", zero %u", plan->zero);
   g_string_append_printf (text, ", schedule %s", plan->schedule->name);
-  g_string_append_printf (text, ", %" G_GINT64_FORMAT " micro-batch%s of %" G_GINT64_FORMAT, plan->micro_batches, plan->micro_batches == 1 ? "" : "es", plan->micro_batch);
+  g_string_append_printf (text, ", %" G_GINT64_FORMAT " micro-batch%s of %" G_GINT64_FORMAT, plan->micro_batches,
+                          plan->micro_batches == 1 ? "" : "es", plan->micro_batch);
   return g_string_free (text, FALSE);
 }
 
@@ -434,7 +449,8 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
       const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
 
       bubble_ps += (double) row->time_ps[PSI_TIME_BUBBLE] * row->count;
-      if (row->time_ps[PSI_TIME_COMPUTE] > g_array_index (plan->ranks, PsiRankReport, plan->main_rank).time_ps[PSI_TIME_COMPUTE])
+      if (row->time_ps[PSI_TIME_COMPUTE] >
+          g_array_index (plan->ranks, PsiRankReport, plan->main_rank).time_ps[PSI_TIME_COMPUTE])
         plan->main_rank = i;
     }
   plan->bubble_fraction = run->period_ps > 0 ? bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
@@ -443,7 +459,8 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   fill_update (plan, step);
   fill_assumptions (plan, step);
   if (!run->periodic)
-    g_ptr_array_add (plan->warnings, g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));
+    g_ptr_array_add (plan->warnings,
+                     g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));
   plan->digest = psi_account_digest (step->world, run);
   return plan;
 }

@@ -6,7 +6,8 @@
 #include "report.h"
 #include "step.h"
 
-void psi_report_describe (PsiReport *report, const PsiMachine *machine, const PsiModelSource *source, const PsiModel *model);
+void psi_report_describe (PsiReport *report, const PsiMachine *machine, const PsiModelSource *source,
+                          const PsiModel *model);
 
 /* (transfer full); `curves`: keep memory and traffic curves and spans. */
 PsiPlanReport *psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Life of a report, and the one walk over it that JSON and CSV share (interface.md section 4 names the keys). */
+/* Life of a report, and the one walk over it that JSON and CSV share. */
 #include "report.h"
 #include "report-walk.h"
 

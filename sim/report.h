@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The report: everything `--json`, the tables, the CSV and the plots print. Plain data; interface.md names the keys. */
+/* The report: everything `--json`, the tables, the CSV and the plots print. Plain data; the manual names the keys. */
 #pragma once
 
 #include "tags.h"
@@ -9,8 +9,8 @@
 typedef struct
 {
   gint64 start_ps, end_ps;
-  guint8 kind;       /* PsiSpanKind */
-  guint8 track;      /* 0 compute, 1.. communication streams */
+  guint8 kind;        /* PsiSpanKind */
+  guint8 track;       /* 0 compute, 1.. communication streams */
   gint32 micro_batch; /* -1: none */
   gint32 stage;       /* model part, -1: none */
 } PsiSpan;
@@ -31,25 +31,25 @@ typedef struct
 /* A class of equal GPUs. */
 typedef struct
 {
-  guint rank;     /* its lowest member */
-  int stage;      /* pipeline rank, -1 = none */
+  guint rank; /* its lowest member */
+  int stage;  /* pipeline rank, -1 = none */
   guint count;
   gint64 steady_bytes, peak_bytes, reserved_bytes, device_bytes;
   gint64 peak_at_ps;
   gint64 at_peak[PSI_N_MEMORY]; /* adds up to peak_bytes */
   gint64 activations_peak_bytes;
-  gint64 overhead_bytes;        /* context, libraries, communicators: in device_bytes only */
-  gint64 time_ps[PSI_N_TIME];   /* adds up to the step time */
+  gint64 overhead_bytes;            /* context, libraries, communicators: in device_bytes only */
+  gint64 time_ps[PSI_N_TIME];       /* adds up to the step time */
   gint64 exposed_ps[PSI_N_TRAFFIC]; /* exposed_comm by kind */
-  gint64 sent_bytes;            /* per GPU and step, mean over the class */
+  gint64 sent_bytes;                /* per GPU and step, mean over the class */
   gint64 sent_max_bytes;
-  GArray *memory;               /* of PsiMemoryPoint, one step; first point at time 0; NULL unless curves were asked for */
-  GArray *spans;                /* of PsiSpan, one step; NULL unless asked for */
+  GArray *memory; /* of PsiMemoryPoint, one step; first point at time 0; NULL unless curves were asked for */
+  GArray *spans;  /* of PsiSpan, one step; NULL unless asked for */
 } PsiRankReport;
 
 typedef struct
 {
-  char *set;          /* "recompute=selective" */
+  char *set; /* "recompute=selective" */
   gint64 peak_bytes;
   gint64 step_time_ps;
 } PsiAdvice;
@@ -65,30 +65,30 @@ extern const char *const psi_verdict_names[]; /* "fits", "tight", "oom" */
 typedef struct
 {
   char *name;
-  char *layout;      /* "dp 8 x tp 1 x pp 1, K = 4, 1f1b": degrees and schedule in words */
+  char *layout; /* "dp 8 x tp 1 x pp 1, K = 4, 1f1b": degrees and schedule in words */
   PsiVerdict verdict;
   guint gpus;
   gint64 step_time_ps;
   double step_time_low_s, step_time_high_s; /* NAN = not known (null) */
-  guint main_rank;   /* index into ranks: the one whose time is reported */
+  guint main_rank;                          /* index into ranks: the one whose time is reported */
   double bubble_fraction;
 
   double samples_per_s, tokens_per_s, model_tflops_per_gpu; /* NAN where it does not apply */
   double mfu, hfu;
 
-  gint64 capacity_bytes;  /* -1 = without end (null) */
+  gint64 capacity_bytes;                                         /* -1 = without end (null) */
   gint64 steady_bytes, peak_bytes, reserved_bytes, device_bytes; /* worst rank */
   gint64 activation_total_peak_bytes;
   double activation_total_mean_bytes;
-  GArray *ranks;          /* of PsiRankReport */
+  GArray *ranks; /* of PsiRankReport */
 
   gint64 total_bytes, per_gpu_bytes, per_gpu_max_bytes;
   gint64 by_kind[PSI_N_TRAFFIC];
   guint sequential_steps;
   gint64 concurrent_peak_bytes;
-  GArray *traffic;        /* of PsiTrafficPoint, one step, or NULL */
+  GArray *traffic; /* of PsiTrafficPoint, one step, or NULL */
 
-  char *update_rule;      /* "synchronous", ... */
+  char *update_rule; /* "synchronous", ... */
   double delay_mean, delay_max;
   guint parameter_versions;
 

@@ -10,5 +10,5 @@
 PsiMachine *psi_simulate_machine (const PsiSettings *settings, GError **error);
 
 /* `report`, if not NULL, gets the description of machine and model. (transfer full) */
-PsiPlanReport *psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options, PsiReport *report,
-                                  GError **error);
+PsiPlanReport *psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options,
+                                  PsiReport *report, GError **error);

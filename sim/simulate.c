@@ -6,7 +6,8 @@
 #include "simulate-plan.h"
 
 PsiPlanReport *
-psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options, PsiReport *report, GError **error)
+psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options, PsiReport *report,
+                   GError **error)
 {
   g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, error);
   if (machine == NULL)

@@ -14,8 +14,8 @@ typedef struct
   gboolean tp_is_k;     /* tp defaults to K */
   guint zero, vpp;      /* vpp: model parts per pipeline rank */
   const char *schedule, *update, *placement, *gradients;
-  gboolean keeps_all;   /* `single`: all micro-batches are kept at once */
-  gboolean later;       /* not in this version */
+  gboolean keeps_all; /* `single`: all micro-batches are kept at once */
+  gboolean later;     /* not in this version */
 } PsiNamedPlan;
 
 extern const PsiNamedPlan psi_named_plans[]; /* ends with name NULL */

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Smallest largest part of a chain cut into at most n runs: bisection on the largest part, then a greedy cut that leaves
- * at least one layer for every part still to come. */
+/* Smallest largest part of a chain cut into at most n runs: bisection on the largest part, then a greedy cut that
+ * leaves at least one layer for every part still to come. */
 static void
 cut_by_cost (const double *cost, guint n_layers, guint n_parts, guint *first)
 {
@@ -68,7 +68,8 @@ cut_by_list (const PsiModel *model, guint n_parts, const PsiSettings *settings, 
   if (n != n_parts || (sum != (gint64) model->n_blocks && !with_ends && sum != (gint64) model->layers->len))
     {
       g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
-                   "%s: %u numbers with sum %" G_GINT64_FORMAT " for %u parts and %u layers", where, n, sum, n_parts, model->n_blocks);
+                   "%s: %u numbers with sum %" G_GINT64_FORMAT " for %u parts and %u layers", where, n, sum, n_parts,
+                   model->n_blocks);
       return FALSE;
     }
   guint layer = 0;
@@ -103,10 +104,11 @@ psi_partition_cut (const PsiModel *model, guint n_parts, const PsiSettings *sett
 
   if (n_parts > n_layers)
     {
-      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
-                   "%s: a model of %u layers cannot be cut into %u parts (at most %u)",
-                   psi_settings_where (settings, psi_settings_has (settings, PSI_KEY_STAGES) ? PSI_KEY_STAGES : PSI_KEY_PP),
-                   blocks > 0 ? blocks : n_layers, n_parts, n_layers);
+      g_set_error (
+          error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
+          "%s: a model of %u layers cannot be cut into %u parts (at most %u)",
+          psi_settings_where (settings, psi_settings_has (settings, PSI_KEY_STAGES) ? PSI_KEY_STAGES : PSI_KEY_PP),
+          blocks > 0 ? blocks : n_layers, n_parts, n_layers);
       return FALSE;
     }
   if (psi_settings_has (settings, PSI_KEY_PARTITION))
@@ -117,7 +119,8 @@ psi_partition_cut (const PsiModel *model, guint n_parts, const PsiSettings *sett
       if ((strcmp (rule, "layers") == 0 && !even) || (strcmp (rule, "layers+2") == 0 && !even_ends))
         {
           g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%s': %u parts do not divide %u layers",
-                       psi_settings_where (settings, PSI_KEY_PARTITION), rule, n_parts, strcmp (rule, "layers") == 0 ? blocks : blocks + 2);
+                       psi_settings_where (settings, PSI_KEY_PARTITION), rule, n_parts,
+                       strcmp (rule, "layers") == 0 ? blocks : blocks + 2);
           return FALSE;
         }
     }

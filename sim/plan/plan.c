@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi-plan-error-quark, psi_plan_error)
+G_DEFINE_QUARK (psi - plan - error - quark, psi_plan_error)
 
 const char *const psi_update_names[] = { "synchronous", "cyclic-v1", "cyclic-v2", NULL };
 static const char *const placement_names[] = { "separate", "shared", "stage", NULL };
@@ -25,8 +25,7 @@ index_of (const char *const *names, const char *word)
   return i;
 }
 
-static gboolean
-refuse (GError **error, int code, const char *where, const char *format, ...) G_GNUC_PRINTF (4, 5);
+static gboolean refuse (GError **error, int code, const char *where, const char *format, ...) G_GNUC_PRINTF (4, 5);
 
 static gboolean
 refuse (GError **error, int code, const char *where, const char *format, ...)
@@ -56,8 +55,7 @@ chosen (const PsiSettings *s, PsiKeyId key, const char *preset, const char *othe
   return preset != NULL ? preset : otherwise;
 }
 
-static void
-assume (PsiPlan *plan, const char *format, ...) G_GNUC_PRINTF (2, 3);
+static void assume (PsiPlan *plan, const char *format, ...) G_GNUC_PRINTF (2, 3);
 
 static void
 assume (PsiPlan *plan, const char *format, ...)
@@ -110,7 +108,8 @@ choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error)
 
   plan->placement = (PsiPlacement) index_of (placement_names, placement);
   plan->keeps_all = named->keeps_all;
-  plan->parameter_server = strcmp (chosen (s, PSI_KEY_GRADIENTS, named->gradients, "all-reduce"), "parameter-server") == 0;
+  plan->parameter_server =
+      strcmp (chosen (s, PSI_KEY_GRADIENTS, named->gradients, "all-reduce"), "parameter-server") == 0;
   plan->zero = psi_settings_has (s, PSI_KEY_ZERO) ? (guint) psi_settings_count (s, PSI_KEY_ZERO) : named->zero;
   if (schedule == NULL)
     schedule = written (s, PSI_KEY_PP) > 1 ? "1f1b" : "none";
@@ -122,13 +121,16 @@ choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error)
       return refuse (error, PSI_PLAN_ERROR_LATER, psi_settings_where (s, PSI_KEY_SCHEDULE), "%s", text);
     }
   plan->cyclic = plan->schedule == &psi_schedule_cyclic;
-  plan->update = (PsiUpdateRule) index_of (psi_update_names, plan->cyclic && !psi_settings_has (s, PSI_KEY_UPDATE)
-                                                                     && named->update == NULL ? "cyclic-v2" : update);
+  plan->update = (PsiUpdateRule) index_of (
+      psi_update_names,
+      plan->cyclic && !psi_settings_has (s, PSI_KEY_UPDATE) && named->update == NULL ? "cyclic-v2" : update);
   if (plan->cyclic != (plan->update != PSI_UPDATE_SYNCHRONOUS))
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_UPDATE),
-                   "'%s' does not go with schedule '%s' (cyclic schedules update by cyclic-v1 or cyclic-v2, others synchronously)",
-                   update, schedule);
-  if (!plan->cyclic && (plan->placement == PSI_PLACEMENT_STAGE || (plan->placement == PSI_PLACEMENT_SHARED && !plan->keeps_all)))
+    return refuse (
+        error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_UPDATE),
+        "'%s' does not go with schedule '%s' (cyclic schedules update by cyclic-v1 or cyclic-v2, others synchronously)",
+        update, schedule);
+  if (!plan->cyclic &&
+      (plan->placement == PSI_PLACEMENT_STAGE || (plan->placement == PSI_PLACEMENT_SHARED && !plan->keeps_all)))
     return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PLACEMENT),
                    "'%s' goes with cyclic schedules only", placement);
   return TRUE;
@@ -157,14 +159,16 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
       /* cdp+mp, cdp+pp: the model is cut over GPUs; pp is not a degree of its own. */
       plan->by_stage = pp_is_k;
       if (pp > 1 && stages > 1 && pp != stages)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP), "'%u' does not equal stages '%u'", pp, stages);
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
+                       "'%u' does not equal stages '%u'", pp, stages);
       if (pp > 1 && !pp_is_k)
         return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
-                       "'%u' does not go with plan '%s' (its workers hold all stages; cdp+pp and cdp+mp cut the model)", pp,
-                       named != NULL ? named->name : "cyclic");
+                       "'%u' does not go with plan '%s' (its workers hold all stages; cdp+pp and cdp+mp cut the model)",
+                       pp, named != NULL ? named->name : "cyclic");
       stages = MAX (stages, pp);
       if (vpp > 1)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP), "'%u' does not go with cyclic schedules", vpp);
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP),
+                       "'%u' does not go with cyclic schedules", vpp);
       pp = 1;
     }
   else if (pp == 0 && pp_is_k && stages == 0 && gpus > 0)
@@ -186,7 +190,8 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
           assume (plan, "stages = %u: neither gpus, pp nor stages is written", stages);
         }
       if (stages % vpp != 0)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES), "'%u' is not a multiple of vpp = %u", stages, vpp);
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
+                       "'%u' is not a multiple of vpp = %u", stages, vpp);
       pp = stages / vpp;
     }
   pp = MAX (pp, 1);
@@ -198,7 +203,8 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
           guint others = MAX (dp, 1) * plan->cp * pp;
 
           if (gpus % others != 0)
-            return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS), "'%u' is not a multiple of dp x cp x pp = %u", gpus, others);
+            return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                           "'%u' is not a multiple of dp x cp x pp = %u", gpus, others);
           tp = gpus / others;
         }
       else
@@ -259,14 +265,18 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
         return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
                        "'%u', but this plan runs on %u", gpus, plan->gpus);
       return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
-                     "'%u' does not equal dp x tp x cp x pp = %u x %u x %u x %u = %u", gpus, n, tp, plan->cp, pp, plan->gpus);
+                     "'%u' does not equal dp x tp x cp x pp = %u x %u x %u x %u = %u", gpus, n, tp, plan->cp, pp,
+                     plan->gpus);
     }
   if ((guint64) n * tp * plan->cp * pp > 4000000)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, "[plan] dp", "%u x tp %u x cp %u x pp %u is more than 4,000,000 GPUs", n, tp, plan->cp, pp);
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, "[plan] dp", "%u x tp %u x cp %u x pp %u is more than 4,000,000 GPUs",
+                   n, tp, plan->cp, pp);
   if ((n * plan->cp) % plan->ep != 0)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_EP), "'%u' does not divide dp x cp = %u", plan->ep, n * plan->cp);
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_EP),
+                   "'%u' does not divide dp x cp = %u", plan->ep, n * plan->cp);
   if (plan->schedule == &psi_schedule_none && pp > 1)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SCHEDULE), "'none' does not go with pp = %u", pp);
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SCHEDULE),
+                   "'none' does not go with pp = %u", pp);
   if (vpp > 1 && pp == 1)
     return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP), "'%u' needs pp > 1", vpp);
   return TRUE;
@@ -295,9 +305,11 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
       for (guint i = 0; i < n_workers; i++)
         sum += plan->worker_batches[i];
       if (several > 1)
-        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES), "'%" G_GINT64_FORMAT "' does not go with worker_batches", several);
+        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES),
+                       "'%" G_GINT64_FORMAT "' does not go with worker_batches", several);
       if (global > 0 && global != sum)
-        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH), "'%" G_GINT64_FORMAT "' is not the sum of worker_batches, %" G_GINT64_FORMAT, global, sum);
+        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
+                       "'%" G_GINT64_FORMAT "' is not the sum of worker_batches, %" G_GINT64_FORMAT, global, sum);
       plan->global_batch = sum;
       plan->micro_batch = plan->worker_batches[0];
       plan->micro_batches = 1;
@@ -305,28 +317,35 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
       return TRUE;
     }
   if (several == 0 && global == 0)
-    several = plan->keeps_all || plan->cyclic ? 1
-              : plan->named != NULL && plan->named->dp_is_n && !plan->named->pp_is_k ? 1
-              : plan->named != NULL && (plan->pp > 1 || plan->named == psi_named_plan_find ("accumulate") || plan->named->pp_is_k)
-                  ? (plan->named->dp_is_n ? 1 : MAX (plan->stages, plan->named->pp_is_k ? 1 : written (s, PSI_KEY_STAGES)))
-                  : 1;
+    several =
+        plan->keeps_all || plan->cyclic                                        ? 1
+        : plan->named != NULL && plan->named->dp_is_n && !plan->named->pp_is_k ? 1
+        : plan->named != NULL &&
+                (plan->pp > 1 || plan->named == psi_named_plan_find ("accumulate") || plan->named->pp_is_k)
+            ? (plan->named->dp_is_n ? 1 : MAX (plan->stages, plan->named->pp_is_k ? 1 : written (s, PSI_KEY_STAGES)))
+            : 1;
   if (several == 0)
     {
       if (global % (size * dp) != 0)
         return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
-                       "'%" G_GINT64_FORMAT "' is not a multiple of micro_batch x dp = %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT, global, size, dp);
+                       "'%" G_GINT64_FORMAT "' is not a multiple of micro_batch x dp = %" G_GINT64_FORMAT
+                       " x %" G_GINT64_FORMAT,
+                       global, size, dp);
       several = global / (size * dp);
     }
   else if (global > 0 && !sized)
     {
       if (global % (several * dp) != 0)
         return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
-                       "'%" G_GINT64_FORMAT "' is not a multiple of micro_batches x dp = %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT, global, several, dp);
+                       "'%" G_GINT64_FORMAT "' is not a multiple of micro_batches x dp = %" G_GINT64_FORMAT
+                       " x %" G_GINT64_FORMAT,
+                       global, several, dp);
       size = global / (several * dp);
     }
   else if (global > 0 && global != size * several * dp)
     return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
-                   "'%" G_GINT64_FORMAT "' does not equal micro_batch x micro_batches x dp = %" G_GINT64_FORMAT, global, size * several * dp);
+                   "'%" G_GINT64_FORMAT "' does not equal micro_batch x micro_batches x dp = %" G_GINT64_FORMAT, global,
+                   size * several * dp);
   if (several > 1000000 || several * plan->stages > 20000000)
     return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES),
                    "'%" G_GINT64_FORMAT "' micro-batches are more than a million", several);
@@ -336,8 +355,8 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
   return TRUE;
 }
 
-/* Bytes of parameters, gradients and optimizer. Mixed precision keeps an fp32 master copy beside the two moments of Adam
- * (12 bytes, K = 12 of ZeRO, arXiv 1910.02054); plain fp32 needs no master copy. */
+/* Bytes of parameters, gradients and optimizer. Mixed precision keeps an fp32 master copy beside the two moments of
+ * Adam (12 bytes, K = 12 of ZeRO, arXiv 1910.02054); plain fp32 needs no master copy. */
 static void
 resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source)
 {
@@ -351,8 +370,11 @@ resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *so
     const char *name;
     PsiDtype dtype;
     guint bytes;
-  } formats[] = { { "bf16", PSI_DTYPE_BF16, 2 }, { "fp16", PSI_DTYPE_FP16, 2 }, { "fp32", PSI_DTYPE_FP32, 4 },
-                  { "fp8", PSI_DTYPE_FP8, 2 }, { NULL, 0, 0 } };
+  } formats[] = { { "bf16", PSI_DTYPE_BF16, 2 },
+                  { "fp16", PSI_DTYPE_FP16, 2 },
+                  { "fp32", PSI_DTYPE_FP32, 4 },
+                  { "fp8", PSI_DTYPE_FP8, 2 },
+                  { NULL, 0, 0 } };
   const char *precision = psi_settings_text (s, PSI_KEY_PRECISION);
   const char *optimizer = chosen (s, PSI_KEY_OPTIMIZER, NULL, source->is_uniform ? "none" : "adam");
   const char *gradient = chosen (s, PSI_KEY_GRAD_DTYPE, NULL, NULL);
@@ -374,8 +396,8 @@ resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *so
   plan->has_optimizer = o > 0;
   plan->optimizer_bytes_each = optimizers[o].moments_bytes + (o > 0 && plan->parameter_bytes_each < 4 ? 4 : 0);
   /* Each state is read and written, the gradient read, the parameter written. */
-  plan->optimizer_traffic_each
-      = o > 0 ? 2 * plan->optimizer_bytes_each + plan->gradient_bytes_each + 2 * plan->parameter_bytes_each : 0;
+  plan->optimizer_traffic_each =
+      o > 0 ? 2 * plan->optimizer_bytes_each + plan->gradient_bytes_each + 2 * plan->parameter_bytes_each : 0;
   if (!source->is_uniform)
     assume (plan, "%s: %u bytes per parameter, %u per gradient, %g of optimizer state (%s)", precision,
             plan->parameter_bytes_each, plan->gradient_bytes_each, plan->optimizer_bytes_each, optimizer);
@@ -389,8 +411,8 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   plan->assumptions = g_ptr_array_new_with_free_func (g_free);
   plan->megatron = strcmp (psi_settings_text (s, PSI_KEY_FRAMEWORK), "megatron") == 0;
   plan->sequence_parallel = psi_settings_bool (s, PSI_KEY_SEQUENCE_PARALLEL);
-  if (!find_named (plan, s, error) || !choose_kinds (plan, s, error)
-      || !resolve_degrees (plan, s, source, error) || !resolve_batch (plan, s, error))
+  if (!find_named (plan, s, error) || !choose_kinds (plan, s, error) || !resolve_degrees (plan, s, source, error) ||
+      !resolve_batch (plan, s, error))
     return NULL;
 
   plan->recompute = (PsiRecompute) index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
@@ -398,39 +420,47 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "flash") == 0;
   plan->compile = psi_settings_bool (s, PSI_KEY_COMPILE);
   plan->overlap_grads = psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS);
-  plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP) ? psi_settings_bool (s, PSI_KEY_GRAD_CLIP) : !source->is_uniform && !plan->cyclic;
+  plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP) ? psi_settings_bool (s, PSI_KEY_GRAD_CLIP)
+                                                            : !source->is_uniform && !plan->cyclic;
   plan->prefetch = (guint) psi_settings_count (s, PSI_KEY_PREFETCH);
   plan->dropout = psi_settings_real (s, PSI_KEY_DROPOUT);
   plan->loss_chunks = (guint) psi_settings_count (s, PSI_KEY_LOSS_CHUNKS);
   plan->sequence = psi_settings_has (s, PSI_KEY_SEQUENCE) ? psi_settings_count (s, PSI_KEY_SEQUENCE)
-                   : source->dimensions != NULL           ? source->dimensions->sequence : 1;
+                   : source->dimensions != NULL           ? source->dimensions->sequence
+                                                          : 1;
   plan->shard_group = psi_settings_has (s, PSI_KEY_SHARD_GROUP) ? (guint) psi_settings_count (s, PSI_KEY_SHARD_GROUP)
                                                                 : plan->dp * plan->cp;
   if (plan->zero > 0 && (plan->dp * plan->cp) % plan->shard_group != 0)
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SHARD_GROUP), "'%u' does not divide dp x cp = %u",
-              plan->shard_group, plan->dp * plan->cp);
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SHARD_GROUP),
+              "'%u' does not divide dp x cp = %u", plan->shard_group, plan->dp * plan->cp);
       return NULL;
     }
-  if (plan->zero > 0 && (plan->parameter_server || (plan->cyclic && (plan->zero != 3 || plan->by_stage || plan->placement != PSI_PLACEMENT_SEPARATE || plan->update != PSI_UPDATE_CYCLIC_V2))))
+  if (plan->zero > 0 && (plan->parameter_server || (plan->cyclic && (plan->zero != 3 || plan->by_stage ||
+                                                                     plan->placement != PSI_PLACEMENT_SEPARATE ||
+                                                                     plan->update != PSI_UPDATE_CYCLIC_V2))))
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO), "'%u' does not go with this plan (cyclic plans: 3, by cdp-zero)", plan->zero);
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
+              "'%u' does not go with this plan (cyclic plans: 3, by cdp-zero)", plan->zero);
       return NULL;
     }
   if (plan->parameter_server && (plan->cyclic || plan->pp > 1))
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRADIENTS), "'parameter-server' needs data parallelism without a pipeline");
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRADIENTS),
+              "'parameter-server' needs data parallelism without a pipeline");
       return NULL;
     }
   if (plan->grad_clip && plan->cyclic)
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRAD_CLIP), "'yes' needs all gradients at once; cyclic plans update stage by stage");
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRAD_CLIP),
+              "'yes' needs all gradients at once; cyclic plans update stage by stage");
       return NULL;
     }
   resolve_precision (plan, s, source);
   plan->bucket_bytes = psi_settings_has (s, PSI_KEY_BUCKET) ? psi_settings_count (s, PSI_KEY_BUCKET)
-                       : plan->megatron ? MAX (MEGATRON_BUCKET_ELEMENTS, 1000000 * (gint64) plan->dp) * plan->gradient_bytes_each
-                                        : PYTORCH_BUCKET_BYTES;
+                       : plan->megatron
+                           ? MAX (MEGATRON_BUCKET_ELEMENTS, 1000000 * (gint64) plan->dp) * plan->gradient_bytes_each
+                           : PYTORCH_BUCKET_BYTES;
   if (plan->dp > 1 && !source->is_uniform && plan->zero < 3)
     assume (plan, "gradients are summed in buckets of %.4g MiB%s", (double) plan->bucket_bytes / 1048576.0,
             plan->overlap_grads ? " while the backward runs" : " after the backward");

@@ -32,12 +32,12 @@ typedef struct
   const PsiScheduleKind *schedule;
   PsiUpdateRule update;
   PsiPlacement placement;
-  gboolean cyclic, by_stage;     /* by_stage: the model is cut over GPUs */
+  gboolean cyclic, by_stage; /* by_stage: the model is cut over GPUs */
   gboolean parameter_server, keeps_all, sequence_parallel;
 
-  gint64 micro_batch;        /* samples */
-  gint64 micro_batches;      /* per replica (cyclic: per worker) and step */
-  gint64 global_batch;       /* samples per step */
+  gint64 micro_batch;           /* samples */
+  gint64 micro_batches;         /* per replica (cyclic: per worker) and step */
+  gint64 global_batch;          /* samples per step */
   const gint64 *worker_batches; /* [dp] samples of each worker's micro-batch, or NULL; borrowed from the settings */
 
   PsiRecompute recompute;
@@ -47,7 +47,7 @@ typedef struct
   double optimizer_bytes_each;                     /* per trainable element */
   double optimizer_traffic_each;                   /* bytes read and written per element by one update */
   gboolean has_optimizer, grad_clip, overlap_grads, megatron, flash, compile;
-  gint64 bucket_bytes;       /* G_MAXINT64: one message for everything */
+  gint64 bucket_bytes; /* G_MAXINT64: one message for everything */
   guint prefetch;
   gint64 sequence;
   double dropout;
@@ -70,6 +70,6 @@ typedef enum
   PSI_PLAN_ERROR_UNKNOWN, /* no such strategy */
   PSI_PLAN_ERROR_DEGREES, /* degrees that do not multiply or divide */
   PSI_PLAN_ERROR_BATCH,
-  PSI_PLAN_ERROR_LATER    /* not in this version */
+  PSI_PLAN_ERROR_LATER /* not in this version */
 } PsiPlanError;
 GQuark psi_plan_error_quark (void);

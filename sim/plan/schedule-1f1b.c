@@ -14,7 +14,8 @@ build (const PsiScheduleShape *shape, GError **error)
   if (shape->chunks != 1)
     {
       g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE,
-                   "schedule '1f1b' has one model part per rank, not vpp = %u (interleaved allows more)", shape->chunks);
+                   "schedule '1f1b' has one model part per rank, not vpp = %u (interleaved allows more)",
+                   shape->chunks);
       psi_schedule_free (schedule);
       return NULL;
     }

@@ -3,17 +3,17 @@
  *
  *   worker i begins at i d;  d = T / N, T = m sum_j (f_j + b_j) the step of one worker with m micro-batches
  *                            d = max (T / N, max_j m (f_j + b_j)) with one GPU for each stage
- *   part j of step t+1 exists when the last worker has ended its last backward of step t:  P_j = (N-1) d + end of B_j - N d
- *   worker i uses the new version of part j (v2) iff its first forward of part j begins no earlier than P_j; else, and
- *   always under v1, the version before it
- *   GPUs of a stage that workers share: ceil ((end of last B_j - start of first F_j) / d), the most alive at once
+ *   part j of step t+1 exists when the last worker has ended its last backward of step t:  P_j = (N-1) d + end of B_j -
+ * N d worker i uses the new version of part j (v2) iff its first forward of part j begins no earlier than P_j; else,
+ * and always under v1, the version before it GPUs of a stage that workers share: ceil ((end of last B_j - start of
+ * first F_j) / d), the most alive at once
  *
- * On one GPU, or one GPU for each stage, the workers' ops are merged into one list in order of their virtual times modulo
- * the period N d, backwards first on a tie; an op that falls into a later period has a shift. One GPU with N = K counts
- * slots: all times are taken as 1.
+ * On one GPU, or one GPU for each stage, the workers' ops are merged into one list in order of their virtual times
+ * modulo the period N d, backwards first on a tie; an op that falls into a later period has a shift. One GPU with N = K
+ * counts slots: all times are taken as 1.
  *
- * Source: Fournier and Oyallon, Cyclic Data Parallelism, arXiv 2403.08837; the rule for unequal stages and for K != N is
- * the same causality applied to the virtual timeline. Transfers do not enter the virtual timeline. */
+ * Source: Fournier and Oyallon, Cyclic Data Parallelism, arXiv 2403.08837; the rule for unequal stages and for K != N
+ * is the same causality applied to the virtual timeline. Transfers do not enter the virtual timeline. */
 #include "schedule.h"
 
 #include <string.h>
@@ -65,7 +65,8 @@ build (const PsiScheduleShape *shape, GError **error)
 
         if (time > G_MAXINT64 / 8 / (gint64) n / (gint64) (2 * k * (guint64) m))
           {
-            g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE, "a cyclic step of %u workers takes too long to simulate", n);
+            g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE,
+                         "a cyclic step of %u workers takes too long to simulate", n);
             return NULL;
           }
         g_array_append_val (ops, op);
@@ -82,8 +83,10 @@ build (const PsiScheduleShape *shape, GError **error)
   gint64 period = spacing * n;
 
   gboolean shared_stages = shape->placement == PSI_PLACEMENT_SHARED && shape->by_stage;
-  guint n_ranks = shared_stages ? n * k : shape->placement == PSI_PLACEMENT_STAGE ? k
-                  : shape->placement == PSI_PLACEMENT_SHARED                      ? 1 : n;
+  guint n_ranks = shared_stages                              ? n * k
+                  : shape->placement == PSI_PLACEMENT_STAGE  ? k
+                  : shape->placement == PSI_PLACEMENT_SHARED ? 1
+                                                             : n;
   guint n_chunks = shape->by_stage ? 1 : k;
   PsiSchedule *schedule = psi_schedule_new (n_ranks, n_chunks, m * n);
   schedule->n_parts = k;
@@ -125,7 +128,8 @@ build (const PsiScheduleShape *shape, GError **error)
         gint64 time = i * spacing + op->time;
         Merged row = { .rank = shared_stages ? op->part * n + i : shape->by_stage ? op->part : n_ranks == 1 ? 0 : i };
 
-        row.token = (PsiToken){ .kind = op->kind, .chunk = (gint16) (shape->by_stage ? 0 : op->part),
+        row.token = (PsiToken){ .kind = op->kind,
+                                .chunk = (gint16) (shape->by_stage ? 0 : op->part),
                                 .micro_batch = (gint32) (i * m + op->micro_batch) };
         /* A rank of one worker keeps its own order; merged lists fold into the period. */
         if (n_ranks == n && !shape->by_stage)
@@ -147,8 +151,8 @@ build (const PsiScheduleShape *shape, GError **error)
 
       g_array_append_val (schedule->lists[row->rank], row->token);
     }
-  while (schedule->spacing_token + 1 < ops->len
-         && g_array_index (ops, VirtualOp, schedule->spacing_token + 1).time < spacing)
+  while (schedule->spacing_token + 1 < ops->len &&
+         g_array_index (ops, VirtualOp, schedule->spacing_token + 1).time < spacing)
     schedule->spacing_token++;
   return schedule;
 }

@@ -3,8 +3,8 @@
  *
  *   makespan = m p (F + B), bubble (p - 1) / p, one micro-batch in flight   (equal stages, free transfers)
  *
- * Source: the schedule of a plain layer-by-layer split; Lei Mao, "Data Parallelism VS Model Parallelism", 2019, calls it
- * model serialization. Stages that do not depend on each other (branches) do run at the same time. */
+ * Source: the schedule of a plain layer-by-layer split; Lei Mao, "Data Parallelism VS Model Parallelism", 2019, calls
+ * it model serialization. Stages that do not depend on each other (branches) do run at the same time. */
 #include "schedule.h"
 
 static PsiSchedule *

@@ -3,11 +3,15 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi-schedule-error-quark, psi_schedule_error)
+G_DEFINE_QUARK (psi - schedule - error - quark, psi_schedule_error)
 
-const PsiScheduleKind *const psi_schedules[]
-    = { &psi_schedule_none,        &psi_schedule_naive,  &psi_schedule_gpipe, &psi_schedule_1f1b,
-        &psi_schedule_interleaved, &psi_schedule_cyclic, NULL };
+const PsiScheduleKind *const psi_schedules[] = { &psi_schedule_none,
+                                                 &psi_schedule_naive,
+                                                 &psi_schedule_gpipe,
+                                                 &psi_schedule_1f1b,
+                                                 &psi_schedule_interleaved,
+                                                 &psi_schedule_cyclic,
+                                                 NULL };
 
 const PsiScheduleKind *
 psi_schedule_kind_find (const char *name)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A schedule: the order of work of every rank, as data. One file and one row for each kind; the same text
- * (`psisim schedule show`) is executed by the simulator in virtual time and by the training programs on real tensors. */
+ * (`psisim schedule show`) is executed by the simulator in virtual time and by the training programs on real tensors.
+ */
 #pragma once
 
 #include <glib.h>
@@ -18,10 +19,10 @@ typedef enum
  * step n - s: that is how a cyclic rank finishes one step while it begins the next. */
 typedef struct
 {
-  guint8 kind;         /* PsiTokenKind */
+  guint8 kind; /* PsiTokenKind */
   guint8 shift;
-  gint16 chunk;        /* which of the rank's model parts */
-  gint32 micro_batch;  /* of the step; cyclic: worker * micro-batches of a worker + its own number */
+  gint16 chunk;       /* which of the rank's model parts */
+  gint32 micro_batch; /* of the step; cyclic: worker * micro-batches of a worker + its own number */
 } PsiToken;
 
 typedef struct
@@ -42,8 +43,8 @@ typedef struct
   gint64 *first_use_ps; /* [worker * n_parts + part]: virtual start of its first forward of that part, from step 0 */
   gint64 *lifetime_ps;  /* [part] from the start of a worker's first forward to the end of its last backward */
   gint64 *forward_ps, *backward_ps; /* [part] time of one forward or backward, on the virtual timeline */
-  gint64 period_ps;     /* of the virtual timeline */
-  guint *pool;          /* [part] GPUs that share the part's work, NULL unless workers share GPUs of a stage */
+  gint64 period_ps;                 /* of the virtual timeline */
+  guint *pool; /* [part] GPUs that share the part's work, NULL unless workers share GPUs of a stage */
 } PsiSchedule;
 
 PsiSchedule *psi_schedule_new (guint n_ranks, guint n_chunks, gint64 micro_batches);
@@ -75,8 +76,8 @@ typedef struct
   /* cyclic only */
   guint workers, stages;
   PsiPlacement placement;
-  gboolean by_stage;   /* the model is cut over GPUs */
-  gboolean delayed;    /* v1: every version one step old */
+  gboolean by_stage;                      /* the model is cut over GPUs */
+  gboolean delayed;                       /* v1: every version one step old */
   const gint64 *forward_ps, *backward_ps; /* [stages] times of one stage, for the virtual timeline */
 } PsiScheduleShape;
 

@@ -38,7 +38,8 @@ cost_kind (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, co
           const PsiSegment *segment = &g_array_index (kind->segments[pass], PsiSegment, i);
           PsiPiece piece = { .comm = segment->comm, .group = segment->comm_group, .comm_bytes = segment->comm_bytes };
 
-          piece.time_ps = piece_time_ps (plan, machine, kind, segment->first_kernel, segment->n_kernels, &cost->flops[pass]);
+          piece.time_ps =
+              piece_time_ps (plan, machine, kind, segment->first_kernel, segment->n_kernels, &cost->flops[pass]);
           cost->pass_ps[pass] += piece.time_ps;
           g_array_append_val (cost->pieces[pass], piece);
         }
@@ -47,8 +48,8 @@ cost_kind (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, co
 }
 
 PsiShapeCost *
-psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
-                    gint64 micro_batch, GError **error)
+psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
+                    const PsiSettings *settings, gint64 micro_batch, GError **error)
 {
   PsiLowering lowering = psi_plan_lowering (plan, micro_batch);
   PsiModel *model = psi_model_source_expand (source, settings, &lowering, plan->stages, error);

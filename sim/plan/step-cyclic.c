@@ -27,9 +27,9 @@ enum
 typedef struct
 {
   guint worker;
-  guint lag;       /* steps after the one whose gradients made the version */
+  guint lag; /* steps after the one whose gradients made the version */
   gboolean is_backward;
-  gint64 time_ps;  /* virtual, from the start of the step that made the version */
+  gint64 time_ps; /* virtual, from the start of the step that made the version */
 } Use;
 
 static int
@@ -106,7 +106,8 @@ is_separate (const PsiStep *step)
 }
 
 static double
-part_elements (const PsiStep *step, const PsiStepRank *rank, guint part, gint64 *ret_gradient_bytes, gint64 *ret_parameter_bytes)
+part_elements (const PsiStep *step, const PsiStepRank *rank, guint part, gint64 *ret_gradient_bytes,
+               gint64 *ret_parameter_bytes)
 {
   double elements = 0;
 
@@ -155,8 +156,8 @@ psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
   guint worker = (guint) (token->micro_batch / step->schedule->worker_micro_batches);
 
-  if (step->plan->zero == 3 && token->kind == PSI_TOKEN_FORWARD
-      && token->micro_batch % step->schedule->worker_micro_batches == 0 && worker == owner_of (step, part))
+  if (step->plan->zero == 3 && token->kind == PSI_TOKEN_FORWARD &&
+      token->micro_batch % step->schedule->worker_micro_batches == 0 && worker == owner_of (step, part))
     add_update (step, rank, part);
 }
 
@@ -165,7 +166,8 @@ psi_step_cyclic_after (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 {
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
 
-  if (step->plan->zero != 3 && token->kind == PSI_TOKEN_BACKWARD && token->micro_batch == step->schedule->micro_batches - 1)
+  if (step->plan->zero != 3 && token->kind == PSI_TOKEN_BACKWARD &&
+      token->micro_batch == step->schedule->micro_batches - 1)
     add_update (step, rank, part);
 }
 
@@ -175,7 +177,7 @@ typedef struct _Hop Hop;
 struct _Hop
 {
   PsiStepRank *from, *to;
-  const Hop *after_hop; /* goes on as soon as that one has arrived */
+  const Hop *after_hop;                 /* goes on as soon as that one has arrived */
   PsiOpId after_from, after_to, before; /* ops it waits for on either side, and the one that waits for it */
   guint before_distance, skip_send, skip_receive, after_from_distance;
   guint what, part;
@@ -193,10 +195,17 @@ write_hop (PsiStep *step, const Hop *hop, gboolean sending, PsiOpId *ret_op)
   gboolean version = hop->traffic == PSI_TRAFFIC_PARAMETERS;
   /* Versions of different parts do not wait for each other: a pair of streams for each part (as many as there are). */
   guint own = PSI_STREAM_BOUNDARY + 2 * (hop->part % PSI_CYCLIC_PARTS);
-  guint out = hop->what == HOP_TURN ? PSI_STREAM_TURN_OUT : !version ? PSI_STREAM_GRADIENTS : step->plan->by_stage ? PSI_STREAM_PARAMETERS : own;
-  guint in = hop->what == HOP_TURN ? PSI_STREAM_TURN_IN : !version ? PSI_STREAM_GRADIENTS_IN : step->plan->by_stage ? PSI_STREAM_PARAMETERS_IN : own + 1;
-  PsiOpId op = sending ? psi_step_send (step, hop->from, hop->to, out, hop->what, hop->part, hop->bytes, hop->traffic)
-                       : psi_step_receive (step, hop->from, hop->to, in, hop->what, hop->part, hop->bytes, hop->traffic);
+  guint out = hop->what == HOP_TURN  ? PSI_STREAM_TURN_OUT
+              : !version             ? PSI_STREAM_GRADIENTS
+              : step->plan->by_stage ? PSI_STREAM_PARAMETERS
+                                     : own;
+  guint in = hop->what == HOP_TURN  ? PSI_STREAM_TURN_IN
+             : !version             ? PSI_STREAM_GRADIENTS_IN
+             : step->plan->by_stage ? PSI_STREAM_PARAMETERS_IN
+                                    : own + 1;
+  PsiOpId op = sending
+                   ? psi_step_send (step, hop->from, hop->to, out, hop->what, hop->part, hop->bytes, hop->traffic)
+                   : psi_step_receive (step, hop->from, hop->to, in, hop->what, hop->part, hop->bytes, hop->traffic);
   PsiProgram *program = sending ? hop->from->program : hop->to->program;
 
   psi_program_skip (program, op, sending ? hop->skip_send : hop->skip_receive);

@@ -6,18 +6,18 @@
  *   zero 2, 3  every layer's gradients reduce-scatter after each backward; zero 3 gathers instead of keeping parameters
  *   server     gradients gathered at a root, updated there, sent back: (D-1) Psi_P in and out of the root
  *
- * A bucket closes when its gradients fill it (uniform model: one for each stage). Buckets travel while the backward goes
- * on, unless overlap_grads = no. Updates run in the order of the buckets; the next step's first use of a layer waits for
- * its parameters only. Source: PyTorch DistributedDataParallel (Li et al., arXiv 2006.15704), ZeRO (arXiv 1910.02054),
- * Lei Mao, "Data Parallelism VS Model Parallelism" (2019) for the server. */
+ * A bucket closes when its gradients fill it (uniform model: one for each stage). Buckets travel while the backward
+ * goes on, unless overlap_grads = no. Updates run in the order of the buckets; the next step's first use of a layer
+ * waits for its parameters only. Source: PyTorch DistributedDataParallel (Li et al., arXiv 2006.15704), ZeRO (arXiv
+ * 1910.02054), Lei Mao, "Data Parallelism VS Model Parallelism" (2019) for the server. */
 #include "step.h"
 
 /* Bytes of one layer's gradients as they travel, and how many elements an update of the layer touches. */
 typedef struct
 {
-  gint64 dense_bytes, expert_bytes;         /* gradients */
+  gint64 dense_bytes, expert_bytes;           /* gradients */
   gint64 dense_parameters, expert_parameters; /* bytes of parameters */
-  double elements, expert_elements;         /* trainable */
+  double elements, expert_elements;           /* trainable */
 } LayerWork;
 
 static void
@@ -26,7 +26,8 @@ add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, Layer
   const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
   gint64 elements = kind->parameter_bytes > 0 ? kind->parameter_bytes / 2 : kind->parameters;
   double experts = kind->parameters > 0 ? (double) kind->expert_parameters / (double) kind->parameters : 0;
-  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind), parameter_bytes = psi_layer_parameter_bytes (step, kind);
+  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind),
+         parameter_bytes = psi_layer_parameter_bytes (step, kind);
   gint64 routed = (gint64) (experts * (double) gradient_bytes);
 
   work->expert_bytes += routed;
@@ -42,7 +43,8 @@ PsiOpId
 psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
 {
   PsiTime time_ps = psi_step_memory_time_ps (step, elements * step->plan->optimizer_traffic_each);
-  PsiOpId op = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_model (step)->is_uniform ? 0 : time_ps, PSI_TAG_OPTIMIZER);
+  PsiOpId op = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_model (step)->is_uniform ? 0 : time_ps,
+                                 PSI_TAG_OPTIMIZER);
 
   psi_program_label (rank->program, op, -1, part);
   return op;
@@ -55,16 +57,17 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
 
   add_layer_work (step, rank, layer, &work);
   gint64 bytes = work.dense_bytes + work.expert_bytes;
-  PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER, PSI_DIMENSION_SHARD,
-                                       work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
-  PsiOpId routed = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER, PSI_DIMENSION_EXPERT_DP,
-                                        work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
+  PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER,
+                                       PSI_DIMENSION_SHARD, work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
+  PsiOpId routed = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER,
+                                        PSI_DIMENSION_EXPERT_DP, work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
   /* With a shard group smaller than dp, the shards of the copies are summed as well. */
   guint copies = psi_step_group_size (step, PSI_DIMENSION_DP) / psi_step_group_size (step, PSI_DIMENSION_SHARD);
-  PsiOpId again = copies > 1 ? psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_ALL_REDUCE, PSI_DIMENSION_DP,
-                                                    work.dense_bytes / psi_step_group_size (step, PSI_DIMENSION_SHARD),
-                                                    PSI_TRAFFIC_GRADIENTS)
-                             : PSI_OP_NONE;
+  PsiOpId again =
+      copies > 1 ? psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_ALL_REDUCE, PSI_DIMENSION_DP,
+                                        work.dense_bytes / psi_step_group_size (step, PSI_DIMENSION_SHARD),
+                                        PSI_TRAFFIC_GRADIENTS)
+                 : PSI_OP_NONE;
   PsiOpId end = again != PSI_OP_NONE ? again : routed != PSI_OP_NONE ? routed : dense;
 
   if (end == PSI_OP_NONE)
@@ -115,8 +118,8 @@ make_buckets (PsiStep *step, PsiStepRank *rank)
             open.layers = g_new (guint, n_layers);
           open.layers[open.n_layers++] = l - 1;
           add_layer_work (step, rank, l - 1, &open.work);
-          if (last || rank->shape->model->is_uniform || plan->zero >= 2
-              || open.work.dense_bytes + open.work.expert_bytes >= plan->bucket_bytes)
+          if (last || rank->shape->model->is_uniform || plan->zero >= 2 ||
+              open.work.dense_bytes + open.work.expert_bytes >= plan->bucket_bytes)
             {
               g_array_append_val (buckets, open);
               open = (Bucket){ .reduced = { PSI_OP_NONE, PSI_OP_NONE } };
@@ -140,8 +143,8 @@ reduce_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
     bucket->reduced[0] = psi_step_server_message (step, rank, FALSE, bucket->work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
   else
     {
-      bucket->reduced[0] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_DP, bucket->work.dense_bytes,
-                                                PSI_TRAFFIC_GRADIENTS);
+      bucket->reduced[0] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_DP,
+                                                bucket->work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
       bucket->reduced[1] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_EXPERT_DP,
                                                 bucket->work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
     }
@@ -179,8 +182,8 @@ update_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
 {
   const PsiPlan *plan = step->plan;
   double shards = plan->zero > 0 ? psi_step_group_size (step, PSI_DIMENSION_SHARD) : 1;
-  double elements = bucket->work.elements / shards
-                    + bucket->work.expert_elements / (plan->zero > 0 ? MAX (shards / plan->ep, 1) : 1);
+  double elements =
+      bucket->work.elements / shards + bucket->work.expert_elements / (plan->zero > 0 ? MAX (shards / plan->ep, 1) : 1);
   guint part = step->partition.part_of[bucket->layers[0]];
 
   if (plan->parameter_server)
@@ -202,10 +205,11 @@ update_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
   after_reduced (rank, bucket, update);
   if (plan->zero == 1 || plan->zero == 2)
     {
-      PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_SHARD,
-                                           bucket->work.dense_parameters, PSI_TRAFFIC_PARAMETERS);
-      PsiOpId routed = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_EXPERT_DP,
-                                            bucket->work.expert_parameters, PSI_TRAFFIC_PARAMETERS);
+      PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER,
+                                           PSI_DIMENSION_SHARD, bucket->work.dense_parameters, PSI_TRAFFIC_PARAMETERS);
+      PsiOpId routed =
+          psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_EXPERT_DP,
+                               bucket->work.expert_parameters, PSI_TRAFFIC_PARAMETERS);
       if (dense != PSI_OP_NONE)
         psi_program_after (rank->program, dense, update, 0);
       if (routed != PSI_OP_NONE)
@@ -230,11 +234,15 @@ clip (PsiStep *step, PsiStepRank *rank, const GArray *buckets)
   double bytes = 0, shards = step->plan->zero > 0 ? psi_step_group_size (step, PSI_DIMENSION_SHARD) : 1;
 
   for (guint b = 0; b < buckets->len; b++)
-    bytes += (double) (g_array_index (buckets, Bucket, b).work.dense_bytes + g_array_index (buckets, Bucket, b).work.expert_bytes) / shards;
-  PsiOpId norm = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_memory_time_ps (step, bytes), PSI_TAG_OPTIMIZER);
+    bytes += (double) (g_array_index (buckets, Bucket, b).work.dense_bytes +
+                       g_array_index (buckets, Bucket, b).work.expert_bytes) /
+             shards;
+  PsiOpId norm =
+      psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_memory_time_ps (step, bytes), PSI_TAG_OPTIMIZER);
   for (guint b = 0; b < buckets->len; b++)
     after_reduced (rank, &g_array_index (buckets, Bucket, b), norm);
-  psi_step_collective (step, rank, PSI_STREAM_COMPUTE, PSI_COLLECTIVE_ALL_REDUCE, PSI_DIMENSION_ALL, 4, PSI_TRAFFIC_GRADIENTS);
+  psi_step_collective (step, rank, PSI_STREAM_COMPUTE, PSI_COLLECTIVE_ALL_REDUCE, PSI_DIMENSION_ALL, 4,
+                       PSI_TRAFFIC_GRADIENTS);
 }
 
 void

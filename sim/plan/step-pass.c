@@ -2,9 +2,9 @@
 /* Forward and backward of one part for one micro-batch.
  *
  * Forward: receive the boundary tensors of the parts it reads, then layer by layer gather sharded parameters, compute,
- * keep what the backward needs; send the output to the parts that read it. Backward mirrors it. A receive is posted when
- * the token before it begins, so that one message travels while the rank computes. What full recompute does not keep is
- * computed again at the start of a layer's backward. */
+ * keep what the backward needs; send the output to the parts that read it. Backward mirrors it. A receive is posted
+ * when the token before it begins, so that one message travels while the rank computes. What full recompute does not
+ * keep is computed again at the start of a layer's backward. */
 #include "step.h"
 
 #define NO_PART G_MAXUINT
@@ -25,10 +25,12 @@ static const struct
                  [PSI_COMM_REDUCE_SCATTER] = { PSI_COLLECTIVE_REDUCE_SCATTER },
                  [PSI_COMM_ALL_TO_ALL] = { PSI_COLLECTIVE_ALL_TO_ALL },
                  [PSI_COMM_SEND_RECV] = { PSI_COLLECTIVE_SEND_RECV } };
-static const PsiDimension comm_dimensions[]
-    = { [PSI_GROUP_TP] = PSI_DIMENSION_TP, [PSI_GROUP_CP] = PSI_DIMENSION_CP, [PSI_GROUP_EP] = PSI_DIMENSION_EP };
-static const PsiTraffic comm_traffic[]
-    = { [PSI_GROUP_TP] = PSI_TRAFFIC_TENSOR, [PSI_GROUP_CP] = PSI_TRAFFIC_CONTEXT, [PSI_GROUP_EP] = PSI_TRAFFIC_EXPERTS };
+static const PsiDimension comm_dimensions[] = {
+  [PSI_GROUP_TP] = PSI_DIMENSION_TP, [PSI_GROUP_CP] = PSI_DIMENSION_CP, [PSI_GROUP_EP] = PSI_DIMENSION_EP
+};
+static const PsiTraffic comm_traffic[] = {
+  [PSI_GROUP_TP] = PSI_TRAFFIC_TENSOR, [PSI_GROUP_CP] = PSI_TRAFFIC_CONTEXT, [PSI_GROUP_EP] = PSI_TRAFFIC_EXPERTS
+};
 
 PsiStepRank *
 psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch)
@@ -54,8 +56,8 @@ typedef struct
 } Ops;
 
 static void
-add_pieces (PsiStep *step, PsiStepRank *rank, const GArray *pieces, guint tag, const PsiToken *token, guint part, PsiTime *pending_ps,
-            Ops *ops)
+add_pieces (PsiStep *step, PsiStepRank *rank, const GArray *pieces, guint tag, const PsiToken *token, guint part,
+            PsiTime *pending_ps, Ops *ops)
 {
   for (guint i = 0; i < pieces->len; i++)
     {
@@ -72,8 +74,8 @@ add_pieces (PsiStep *step, PsiStepRank *rank, const GArray *pieces, guint tag, c
             ops->first = ops->last;
           *pending_ps = 0;
         }
-      PsiOpId op = psi_step_collective (step, rank, PSI_STREAM_COMPUTE, comm_ops[piece->comm].op, comm_dimensions[piece->group],
-                                        piece->comm_bytes, comm_traffic[piece->group]);
+      PsiOpId op = psi_step_collective (step, rank, PSI_STREAM_COMPUTE, comm_ops[piece->comm].op,
+                                        comm_dimensions[piece->group], piece->comm_bytes, comm_traffic[piece->group]);
       if (op != PSI_OP_NONE)
         {
           psi_program_label (rank->program, op, token->micro_batch, (gint32) part);
@@ -99,7 +101,8 @@ kept_bytes (const PsiPlan *plan, const PsiLayerKind *kind, guint layer)
 {
   if (plan->recompute == PSI_RECOMPUTE_NONE || kind->never_recomputed || layer % plan->recompute_every != 0)
     return kind->saved_bytes;
-  return plan->recompute == PSI_RECOMPUTE_FULL ? MIN (kind->input_bytes, kind->saved_bytes) : kind->selective_saved_bytes;
+  return plan->recompute == PSI_RECOMPUTE_FULL ? MIN (kind->input_bytes, kind->saved_bytes)
+                                               : kind->selective_saved_bytes;
 }
 
 /* The uniform model keeps the stage input under full recompute, and counts its activations without it otherwise. */
@@ -155,13 +158,14 @@ boundary_bytes (const PsiStepRank *rank, guint layer)
   return psi_layer_kind (rank->shape->model, layer)->output_bytes;
 }
 
-/* Call `visit` for each edge between this part and a part on another rank: the layer whose output travels. Each producer
- * travels once to each part that reads it. */
+/* Call `visit` for each edge between this part and a part on another rank: the layer whose output travels. Each
+ * producer travels once to each part that reads it. */
 typedef void (*EdgeVisitor) (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer,
                              guint from_part, guint to_part, gpointer data);
 
 static void
-visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean incoming, EdgeVisitor visit, gpointer data)
+visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean incoming, EdgeVisitor visit,
+             gpointer data)
 {
   const PsiModel *model = rank->shape->model;
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
@@ -209,8 +213,8 @@ shift_of (const PsiStep *step, const PsiStepRank *rank, PsiTokenKind kind, guint
     {
       const PsiToken *token = &g_array_index (list, PsiToken, i);
 
-      if (token->kind == kind && token->micro_batch == micro_batch
-          && psi_schedule_part (step->schedule, rank->list, (guint) token->chunk) == part)
+      if (token->kind == kind && token->micro_batch == micro_batch &&
+          psi_schedule_part (step->schedule, rank->list, (guint) token->chunk) == part)
         return token->shift;
     }
   return 0;
@@ -229,15 +233,17 @@ edge_number (guint from, guint layer)
 }
 
 static void
-receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from, guint to,
-                 gpointer data)
+receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from,
+                 guint to, gpointer data)
 {
   EdgeData *edge = data;
   gint64 bytes = boundary_bytes (rank, layer);
-  PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_FORWARD), IN_FORWARD + 4 * to, edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+  PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_FORWARD), IN_FORWARD + 4 * to,
+                                 edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
-  psi_program_skip (rank->program, op, token->shift - shift_of (step, other, PSI_TOKEN_FORWARD, from, token->micro_batch));
+  psi_program_skip (rank->program, op,
+                    token->shift - shift_of (step, other, PSI_TOKEN_FORWARD, from, token->micro_batch));
   gate_receive (rank, op);
   psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
   psi_program_after (rank->program, edge->ops.first, op, 0);
@@ -245,12 +251,13 @@ receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const Psi
 }
 
 static void
-send_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from, guint to,
-              gpointer data)
+send_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from,
+              guint to, gpointer data)
 {
   EdgeData *edge = data;
   gint64 bytes = boundary_bytes (rank, layer);
-  PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_FORWARD), IN_FORWARD + 4 * to, edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+  PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_FORWARD), IN_FORWARD + 4 * to,
+                              edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
   psi_program_after (rank->program, op, edge->ops.last, 0);
@@ -259,12 +266,13 @@ send_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiTok
 }
 
 static void
-receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from, guint to,
-                  gpointer data)
+receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from,
+                  guint to, gpointer data)
 {
   EdgeData *edge = data;
   gint64 bytes = boundary_bytes (rank, layer);
-  PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_BACKWARD), IN_BACKWARD + 4 * to, edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+  PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_BACKWARD), IN_BACKWARD + 4 * to,
+                                 edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
   PsiTokenKind kind = token->kind == PSI_TOKEN_BACKWARD ? PSI_TOKEN_BACKWARD : PSI_TOKEN_BACKWARD_INPUT;
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
@@ -276,12 +284,13 @@ receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const Ps
 }
 
 static void
-send_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from, guint to,
-               gpointer data)
+send_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from,
+               guint to, gpointer data)
 {
   EdgeData *edge = data;
   gint64 bytes = boundary_bytes (rank, layer);
-  PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_BACKWARD), IN_BACKWARD + 4 * to, edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+  PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_BACKWARD), IN_BACKWARD + 4 * to,
+                              edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
   psi_program_after (rank->program, op, edge->ops.last, 0);
@@ -301,7 +310,8 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
     {
       const PsiLayerKind *kind = psi_layer_kind (model, l);
       const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, l).kind];
-      gint64 kept = kept_of (step, kind, l), transient = MAX (kind->saved_bytes - kept, 0) + kind->forward_workspace_bytes;
+      gint64 kept = kept_of (step, kind, l),
+             transient = MAX (kind->saved_bytes - kept, 0) + kind->forward_workspace_bytes;
       PsiOpId gathered = gather (step, rank, l);
       Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
       PsiTime pending_ps = 0;
@@ -348,9 +358,8 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, layer).kind];
       gint64 kept = kept_of (step, kind, layer), again = kind->saved_bytes - kept;
       gint64 held = again > 0 ? kind->saved_bytes : kept; /* once what was dropped is there again */
-      gboolean recomputes = plan->recompute != PSI_RECOMPUTE_NONE && !kind->never_recomputed
-                            && layer % plan->recompute_every == 0
-                            && (again > 0 || plan->recompute == PSI_RECOMPUTE_FULL);
+      gboolean recomputes = plan->recompute != PSI_RECOMPUTE_NONE && !kind->never_recomputed &&
+                            layer % plan->recompute_every == 0 && (again > 0 || plan->recompute == PSI_RECOMPUTE_FULL);
       PsiOpId gathered = gather (step, rank, layer);
       Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
       PsiTime pending_ps = 0;
@@ -361,7 +370,8 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
           PsiTime again_ps = plan->recompute == PSI_RECOMPUTE_SELECTIVE ? cost->selective_ps : 0;
 
           if (plan->recompute == PSI_RECOMPUTE_FULL)
-            add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_RECOMPUTE, token, part, &again_ps, &again_ops);
+            add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_RECOMPUTE, token, part, &again_ps,
+                        &again_ops);
           flush_work (rank, PSI_TAG_RECOMPUTE, token, part, again_ps, &again_ops);
           psi_program_delta (rank->program, again_ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, MAX (again, 0));
           psi_program_after (rank->program, again_ops.first, gathered, 0);
@@ -369,10 +379,11 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
             edge.ops.first = again_ops.first;
         }
       if (input_half)
-        add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_INPUT], PSI_TAG_BACKWARD, token, part, &pending_ps, &ops);
+        add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_INPUT], PSI_TAG_BACKWARD, token, part, &pending_ps,
+                    &ops);
       if (weight_half)
-        add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_WEIGHT], input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part,
-                    &pending_ps, &ops);
+        add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_WEIGHT], input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT,
+                    token, part, &pending_ps, &ops);
       flush_work (rank, input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, pending_ps, &ops);
       end_use (step, rank, layer, gathered, &ops);
       gint64 freed = input_half && weight_half ? held

@@ -2,8 +2,8 @@
 /* Ranks on the machine: GPU numbers, the shape of groups, links, and the ends of messages.
  *
  * GPU number = sum over tp, cp, dp, pp of coordinate x stride; the first dimension of group_order has stride 1. Every
- * rank has four links: into and out of the node's fabric and of the network. A collective loads each member's links with
- * what its algorithm sends over them; equal members are one member. */
+ * rank has four links: into and out of the node's fabric and of the network. A collective loads each member's links
+ * with what its algorithm sends over them; equal members are one member. */
 #include "step.h"
 
 #include <string.h>
@@ -51,12 +51,12 @@ psi_step_place_rank (PsiStep *step, PsiStepRank *rank)
             }
     }
   guint pp = rank->stage >= 0 && !step->plan->by_stage ? (guint) rank->stage : 0;
-  rank->first_gpu = rank->tp_index * step->strides[TP] + rank->cp_index * step->strides[CP] + rank->dp_index * step->strides[DP]
-                    + pp * step->strides[PP];
+  rank->first_gpu = rank->tp_index * step->strides[TP] + rank->cp_index * step->strides[CP] +
+                    rank->dp_index * step->strides[DP] + pp * step->strides[PP];
   rates[PSI_TIER_INTRA_IN] = rates[PSI_TIER_INTRA_OUT];
   double nics = machine->inter.nics_per_node > 0 ? (double) machine->inter.nics_per_node / machine->gpus_per_node : 1;
-  rates[PSI_TIER_INTER_OUT] = rates[PSI_TIER_INTER_IN]
-      = machine->inter.bytes_per_s * machine->inter.efficiency * MIN (nics, 1) / MAX (machine->inter.oversubscription, 1);
+  rates[PSI_TIER_INTER_OUT] = rates[PSI_TIER_INTER_IN] =
+      machine->inter.bytes_per_s * machine->inter.efficiency * MIN (nics, 1) / MAX (machine->inter.oversubscription, 1);
   for (guint t = 0; t < 4; t++)
     rank->links[t] = psi_links_add (step->world->links, machine->ideal ? HUGE_VAL : rates[t]);
 }
@@ -65,8 +65,9 @@ guint
 psi_step_group_size (const PsiStep *step, PsiDimension dimension)
 {
   const PsiPlan *plan = step->plan;
-  const guint sizes[PSI_N_DIMENSIONS] = { plan->dp * plan->cp, plan->tp, plan->cp, plan->ep,
-                                          plan->dp * plan->cp / plan->ep, plan->shard_group, step->gpus };
+  const guint sizes[PSI_N_DIMENSIONS] = {
+    plan->dp * plan->cp, plan->tp, plan->cp, plan->ep, plan->dp * plan->cp / plan->ep, plan->shard_group, step->gpus
+  };
 
   return sizes[dimension];
 }
@@ -77,7 +78,9 @@ group_shape (const PsiStep *step, guint n, guint stride)
 {
   guint node = step->machine->gpus_per_node;
   guint inside = stride >= node ? 1 : MIN (n, MAX (node / stride, 1));
-  PsiGroupShape shape = { .n_ranks = n, .ranks_per_node = inside, .n_nodes = (n + inside - 1) / inside,
+  PsiGroupShape shape = { .n_ranks = n,
+                          .ranks_per_node = inside,
+                          .n_nodes = (n + inside - 1) / inside,
                           .nic_sharers = MIN (node, MAX (step->gpus, 1)) };
 
   return shape;
@@ -88,8 +91,9 @@ dimension_shape (const PsiStep *step, PsiDimension dimension)
 {
   guint n = psi_step_group_size (step, dimension);
   guint data_stride = step->plan->cp > 1 ? MIN (stride_of (step, CP), stride_of (step, DP)) : stride_of (step, DP);
-  const guint strides[PSI_N_DIMENSIONS] = { data_stride, stride_of (step, TP), stride_of (step, CP), data_stride,
-                                            data_stride * step->plan->ep, data_stride, 1 };
+  const guint strides[PSI_N_DIMENSIONS] = {
+    data_stride, stride_of (step, TP), stride_of (step, CP), data_stride, data_stride * step->plan->ep, data_stride, 1
+  };
 
   return group_shape (step, n, strides[dimension]);
 }
@@ -122,8 +126,8 @@ slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, gboolean outward, gb
       return slot;
   psi_world_bind (step->world, rank->id, ports->len, port);
   for (guint tier = 0; tier < 4; tier++)
-    if ((outward && (tier == PSI_TIER_INTRA_OUT || tier == PSI_TIER_INTER_OUT))
-        || (inward && (tier == PSI_TIER_INTRA_IN || tier == PSI_TIER_INTER_IN)))
+    if ((outward && (tier == PSI_TIER_INTRA_OUT || tier == PSI_TIER_INTER_OUT)) ||
+        (inward && (tier == PSI_TIER_INTRA_IN || tier == PSI_TIER_INTER_IN)))
       psi_world_add_path (step->world, port, rank->links[tier], tier);
   return ports->len - 1;
 }
@@ -133,14 +137,18 @@ static PsiTransferId
 transfer_for (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInfo *info)
 {
   gint64 bytes = MAX (cost->intra_bytes, cost->inter_bytes);
-  PsiTransfer transfer = { .bytes = step->machine->ideal ? 0 : bytes, .latency_ps = cost->latency_ps, .cap_bytes_per_s = HUGE_VAL,
+  PsiTransfer transfer = { .bytes = step->machine->ideal ? 0 : bytes,
+                           .latency_ps = cost->latency_ps,
+                           .cap_bytes_per_s = HUGE_VAL,
                            .hops = cost->steps };
   double slowest_s = 0;
 
   if (bytes > 0 && !step->machine->ideal)
     {
-      transfer.weights[PSI_TIER_INTRA_OUT] = transfer.weights[PSI_TIER_INTRA_IN] = (double) cost->intra_bytes / (double) bytes;
-      transfer.weights[PSI_TIER_INTER_OUT] = transfer.weights[PSI_TIER_INTER_IN] = (double) cost->inter_bytes / (double) bytes;
+      transfer.weights[PSI_TIER_INTRA_OUT] = transfer.weights[PSI_TIER_INTRA_IN] =
+          (double) cost->intra_bytes / (double) bytes;
+      transfer.weights[PSI_TIER_INTER_OUT] = transfer.weights[PSI_TIER_INTER_IN] =
+          (double) cost->inter_bytes / (double) bytes;
       /* Alone it goes as fast as its algorithm and protocol allow, which may be less than the links could carry. */
       if (cost->intra_bytes > 0)
         slowest_s = (double) cost->intra_bytes / cost->intra_bytes_per_s;
@@ -158,8 +166,8 @@ transfer_for (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInf
     {
       const PsiTransferInfo *other = &g_array_index (step->infos, PsiTransferInfo, i - 1);
 
-      if (memcmp (other, info, sizeof *info) == 0
-          && memcmp (&g_array_index (step->world->transfers, PsiTransfer, i - 1), &transfer, sizeof transfer) == 0)
+      if (memcmp (other, info, sizeof *info) == 0 &&
+          memcmp (&g_array_index (step->world->transfers, PsiTransfer, i - 1), &transfer, sizeof transfer) == 0)
         return i - 1;
     }
   g_array_append_vals (step->infos, info, 1);
@@ -179,8 +187,8 @@ make_info (PsiTraffic traffic, gint64 sent_bytes, guint hops)
 }
 
 PsiOpId
-psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension, gint64 bytes,
-                     PsiTraffic traffic)
+psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension,
+                     gint64 bytes, PsiTraffic traffic)
 {
   PsiGroupShape shape = dimension_shape (step, dimension);
   PsiCollectiveCost cost;
@@ -192,17 +200,20 @@ psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollecti
   /* Ranks that are simulated one by one meet in a communicator of their group and stream; a class meets itself. */
   gboolean full = step->n_classes > step->plan->dp;
   gboolean over_data = dimension != PSI_DIMENSION_TP && dimension != PSI_DIMENSION_CP;
-  guint size = dimension == PSI_DIMENSION_CP || dimension == PSI_DIMENSION_TP || dimension == PSI_DIMENSION_ALL ? 1 : shape.n_ranks;
+  guint size = dimension == PSI_DIMENSION_CP || dimension == PSI_DIMENSION_TP || dimension == PSI_DIMENSION_ALL
+                   ? 1
+                   : shape.n_ranks;
   guint data_index = rank->dp_index * step->plan->cp + rank->cp_index;
-  g_autofree char *key
-      = dimension == PSI_DIMENSION_ALL
-            ? g_strdup_printf ("all/%u", stream)
-            : g_strdup_printf ("group/%u/%u/%u/%u/%u/%u", dimension, stream, rank->list,
-                               full && dimension != PSI_DIMENSION_TP ? rank->tp_index : 0,
-                               full && dimension != PSI_DIMENSION_CP && !over_data ? rank->cp_index : 0,
-                               !over_data ? rank->dp_index
-                               : !full    ? 0
-                               : dimension == PSI_DIMENSION_EXPERT_DP ? data_index % step->plan->ep : data_index / size);
+  g_autofree char *key =
+      dimension == PSI_DIMENSION_ALL
+          ? g_strdup_printf ("all/%u", stream)
+          : g_strdup_printf ("group/%u/%u/%u/%u/%u/%u", dimension, stream, rank->list,
+                             full && dimension != PSI_DIMENSION_TP ? rank->tp_index : 0,
+                             full && dimension != PSI_DIMENSION_CP && !over_data ? rank->cp_index : 0,
+                             !over_data                             ? rank->dp_index
+                             : !full                                ? 0
+                             : dimension == PSI_DIMENSION_EXPERT_DP ? data_index % step->plan->ep
+                                                                    : data_index / size);
   PsiPortId port = port_for (step, key, FALSE);
 
   return psi_program_message (rank->program, stream, PSI_OP_COLLECTIVE, slot_for (step, rank, port, TRUE, TRUE),
@@ -258,7 +269,9 @@ message (PsiStep *step, PsiStepRank *from, PsiStepRank *to, gboolean sending, gu
          gint64 bytes, PsiTraffic traffic)
 {
   gboolean crosses = crosses_node (step, from, to);
-  PsiGroupShape shape = { .n_ranks = 2, .n_nodes = crosses ? 2 : 1, .ranks_per_node = crosses ? 1 : 2,
+  PsiGroupShape shape = { .n_ranks = 2,
+                          .n_nodes = crosses ? 2 : 1,
+                          .ranks_per_node = crosses ? 1 : 2,
                           .nic_sharers = MIN (step->machine->gpus_per_node, step->gpus) };
   PsiCollectiveCost cost = { .steps = 0 };
   PsiTransferInfo info = make_info (traffic, sending ? bytes : 0, 1);
@@ -268,8 +281,9 @@ message (PsiStep *step, PsiStepRank *from, PsiStepRank *to, gboolean sending, gu
 
   if (bytes > 0)
     psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, bytes, &shape, &cost);
-  return psi_program_message (self->program, stream, sending ? PSI_OP_SEND : PSI_OP_RECV, slot_for (step, self, port, sending, !sending),
-                              transfer_for (step, &cost, &info), bytes > 0 ? PSI_TAG_TRAFFIC + traffic : PSI_TAG_TURN);
+  return psi_program_message (self->program, stream, sending ? PSI_OP_SEND : PSI_OP_RECV,
+                              slot_for (step, self, port, sending, !sending), transfer_for (step, &cost, &info),
+                              bytes > 0 ? PSI_TAG_TRAFFIC + traffic : PSI_TAG_TURN);
 }
 
 PsiOpId
@@ -280,8 +294,8 @@ psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, 
 }
 
 PsiOpId
-psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index, gint64 bytes,
-                  PsiTraffic traffic)
+psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
+                  gint64 bytes, PsiTraffic traffic)
 {
   return message (step, from, to, FALSE, stream, what, index, bytes, traffic);
 }

@@ -68,27 +68,31 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
               continue;
             }
           gint64 dense = (gint64) ((1 - experts) * (double) parameter_bytes), routed = parameter_bytes - dense;
-          rank->base[PSI_MEMORY_PARAMETERS]
-              += plan->zero >= 3 ? share (dense, shards) + share (routed, expert_shards) : parameter_bytes * copies;
+          rank->base[PSI_MEMORY_PARAMETERS] +=
+              plan->zero >= 3 ? share (dense, shards) + share (routed, expert_shards) : parameter_bytes * copies;
           gint64 dense_gradients = (gint64) ((1 - experts) * (double) gradient_bytes);
-          rank->base[PSI_MEMORY_GRADIENTS] += plan->zero >= 2 ? share (dense_gradients, shards)
-                                                                    + share (gradient_bytes - dense_gradients, expert_shards)
-                                                              : gradient_bytes;
+          rank->base[PSI_MEMORY_GRADIENTS] +=
+              plan->zero >= 2
+                  ? share (dense_gradients, shards) + share (gradient_bytes - dense_gradients, expert_shards)
+                  : gradient_bytes;
           if (updates_part (step, rank, part))
-            rank->base[PSI_MEMORY_OPTIMIZER]
-                += plan->zero >= 1 ? share ((gint64) ((1 - experts) * optimizer_bytes), shards)
-                                         + share ((gint64) (experts * optimizer_bytes), expert_shards)
-                                   : (gint64) optimizer_bytes;
+            rank->base[PSI_MEMORY_OPTIMIZER] += plan->zero >= 1
+                                                    ? share ((gint64) ((1 - experts) * optimizer_bytes), shards) +
+                                                          share ((gint64) (experts * optimizer_bytes), expert_shards)
+                                                    : (gint64) optimizer_bytes;
         }
       /* Tied tensors: the last rank holds a copy of its own when the first layer is elsewhere. */
-      if (model->tied_parameters > 0 && part == step->partition.n_parts - 1 && part > 0
-          && psi_step_rank_of_part (step, rank, 0, 0) != rank)
+      if (model->tied_parameters > 0 && part == step->partition.n_parts - 1 && part > 0 &&
+          psi_step_rank_of_part (step, rank, 0, 0) != rank)
         {
           guint n = plan->zero >= 1 ? shards : 1;
 
-          rank->base[PSI_MEMORY_PARAMETERS] += share (model->tied_parameters * plan->parameter_bytes_each, plan->zero >= 3 ? n : 1);
-          rank->base[PSI_MEMORY_GRADIENTS] += share (model->tied_parameters * plan->gradient_bytes_each, plan->zero >= 2 ? n : 1);
-          rank->base[PSI_MEMORY_OPTIMIZER] += share ((gint64) (plan->optimizer_bytes_each * (double) model->tied_parameters), n);
+          rank->base[PSI_MEMORY_PARAMETERS] +=
+              share (model->tied_parameters * plan->parameter_bytes_each, plan->zero >= 3 ? n : 1);
+          rank->base[PSI_MEMORY_GRADIENTS] +=
+              share (model->tied_parameters * plan->gradient_bytes_each, plan->zero >= 2 ? n : 1);
+          rank->base[PSI_MEMORY_OPTIMIZER] +=
+              share ((gint64) (plan->optimizer_bytes_each * (double) model->tied_parameters), n);
         }
     }
 }

@@ -5,7 +5,8 @@
 
 /* Times of each part, forward and backward, from its layers. */
 static void
-part_times (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape, gint64 *forward_ps, gint64 *backward_ps)
+part_times (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape, gint64 *forward_ps,
+            gint64 *backward_ps)
 {
   for (guint part = 0; part < partition->n_parts; part++)
     for (guint l = partition->first[part]; l < partition->first[part + 1]; l++)
@@ -25,10 +26,19 @@ part_times (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCo
 PsiSchedule *
 psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape, GError **error)
 {
-  g_autofree gint64 *forward_ps = g_new0 (gint64, partition->n_parts), *backward_ps = g_new0 (gint64, partition->n_parts);
-  PsiScheduleShape order = { .ranks = plan->pp, .chunks = plan->vpp, .micro_batches = plan->micro_batches, .keeps_all = plan->keeps_all,
-                             .workers = plan->dp, .stages = plan->stages, .placement = plan->placement, .by_stage = plan->by_stage,
-                             .delayed = plan->update == PSI_UPDATE_CYCLIC_V1, .forward_ps = forward_ps, .backward_ps = backward_ps };
+  g_autofree gint64 *forward_ps = g_new0 (gint64, partition->n_parts),
+                    *backward_ps = g_new0 (gint64, partition->n_parts);
+  PsiScheduleShape order = { .ranks = plan->pp,
+                             .chunks = plan->vpp,
+                             .micro_batches = plan->micro_batches,
+                             .keeps_all = plan->keeps_all,
+                             .workers = plan->dp,
+                             .stages = plan->stages,
+                             .placement = plan->placement,
+                             .by_stage = plan->by_stage,
+                             .delayed = plan->update == PSI_UPDATE_CYCLIC_V1,
+                             .forward_ps = forward_ps,
+                             .backward_ps = backward_ps };
 
   part_times (plan, partition, shape, forward_ps, backward_ps);
   if (plan->keeps_all) /* `single`: the workers' micro-batches, on one GPU */
@@ -108,18 +118,22 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
   if (plan->cyclic && !plan->by_stage && plan->placement == PSI_PLACEMENT_SEPARATE)
     rank->dp_index = list;
   rank->is_root = plan->parameter_server && class == 0;
-  rank->count = plan->parameter_server && step->n_classes == 2 && plan->dp > 2 ? (class == 0 ? 1 : plan->dp - 1) * plan->tp * plan->cp
-                                                                               : replicas / data_classes;
+  rank->count = plan->parameter_server && step->n_classes == 2 && plan->dp > 2
+                    ? (class == 0 ? 1 : plan->dp - 1) * plan->tp * plan->cp
+                    : replicas / data_classes;
   rank->stage = plan->pp > 1 ? (int) list : plan->by_stage ? (int) psi_schedule_part (schedule, list, 0) : -1;
   rank->shape = plan->worker_batches != NULL ? shape_for (step, source, plan->worker_batches[rank->dp_index], error)
                                              : g_ptr_array_index (step->shapes, 0);
   if (rank->shape == NULL)
     return FALSE;
-  guint n_streams = PSI_STREAM_BOUNDARY + (boundaries ? 4 * schedule->n_chunks : plan->cyclic ? 2 * MIN (plan->stages, PSI_CYCLIC_PARTS) : 0);
+  guint n_streams = PSI_STREAM_BOUNDARY + (boundaries     ? 4 * schedule->n_chunks
+                                           : plan->cyclic ? 2 * MIN (plan->stages, PSI_CYCLIC_PARTS)
+                                                          : 0);
   if (n_streams > PSI_MAX_STREAMS)
     {
       g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%u' is more than this version can follow (%u)",
-                   psi_settings_where (step->settings, PSI_KEY_VPP), schedule->n_chunks, (PSI_MAX_STREAMS - PSI_STREAM_BOUNDARY) / 4);
+                   psi_settings_where (step->settings, PSI_KEY_VPP), schedule->n_chunks,
+                   (PSI_MAX_STREAMS - PSI_STREAM_BOUNDARY) / 4);
       return FALSE;
     }
   PsiTime offset_ps = 0;
@@ -169,8 +183,9 @@ apply_slow_ranks (PsiStep *step, GError **error)
           }
       if (!found)
         {
-          g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%s' is not RANK:FACTOR with a rank below %u and a factor from 0.01 to 1e6",
-                       where, rows[i], step->gpus);
+          g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
+                       "%s: '%s' is not RANK:FACTOR with a rank below %u and a factor from 0.01 to 1e6", where, rows[i],
+                       step->gpus);
           return FALSE;
         }
     }
@@ -186,14 +201,15 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
   step->n_classes = count_classes (step);
   if ((guint64) schedule->n_ranks * step->n_classes > 65536)
     {
-      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%u ranks one by one are more than this version can follow (65536)",
+      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
+                   "%u ranks one by one are more than this version can follow (65536)",
                    schedule->n_ranks * step->n_classes);
       return FALSE;
     }
   step->n_ranks = schedule->n_ranks * step->n_classes;
   step->ranks = g_new0 (PsiStepRank, step->n_ranks);
   for (guint list = 0; list < schedule->n_ranks; list++)
-    for (guint class = 0; class < step->n_classes; class++)
+    for (guint class = 0; class < step->n_classes; class ++)
       if (!init_rank (step, list, class, source, error))
         return FALSE;
   for (guint r = 0; r < step->n_ranks; r++)
@@ -223,7 +239,8 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
 }
 
 PsiStep *
-psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings, GError **error)
+psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
+              GError **error)
 {
   g_autoptr (PsiStep) step = g_new0 (PsiStep, 1);
 
@@ -244,13 +261,16 @@ psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSour
     {
       const PsiKindCost *layer = &shape->costs[g_array_index (shape->model->layers, PsiLayer, l).kind];
 
-      cost[l] = layer->flops[PSI_PASS_FORWARD] + layer->flops[PSI_PASS_BACKWARD_INPUT] + layer->flops[PSI_PASS_BACKWARD_WEIGHT];
+      cost[l] = layer->flops[PSI_PASS_FORWARD] + layer->flops[PSI_PASS_BACKWARD_INPUT] +
+                layer->flops[PSI_PASS_BACKWARD_WEIGHT];
     }
   gboolean whole = plan->pp == 1 && !plan->cyclic;
   if (whole)
     {
       /* One part that holds every layer. */
-      step->partition = (PsiPartition){ .n_parts = 1, .first = g_new0 (guint, 2), .part_of = g_new0 (guint, n_layers), .rule = "whole" };
+      step->partition = (PsiPartition){
+        .n_parts = 1, .first = g_new0 (guint, 2), .part_of = g_new0 (guint, n_layers), .rule = "whole"
+      };
       step->partition.first[1] = n_layers;
     }
   else if (!psi_partition_cut (shape->model, plan->stages, settings, cost, &step->partition, error))
@@ -265,8 +285,9 @@ psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSour
         step->gpus += step->schedule->pool[j] * plan->tp * plan->cp;
       if (psi_settings_has (settings, PSI_KEY_GPUS) && psi_settings_count (settings, PSI_KEY_GPUS) != step->gpus)
         {
-          g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%" G_GINT64_FORMAT "', but this plan runs on %u",
-                       psi_settings_where (settings, PSI_KEY_GPUS), psi_settings_count (settings, PSI_KEY_GPUS), step->gpus);
+          g_set_error (
+              error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%" G_GINT64_FORMAT "', but this plan runs on %u",
+              psi_settings_where (settings, PSI_KEY_GPUS), psi_settings_count (settings, PSI_KEY_GPUS), step->gpus);
           return NULL;
         }
     }

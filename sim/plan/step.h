@@ -29,8 +29,8 @@ enum
   PSI_STREAM_PARAMETERS_IN, /* versions received */
   PSI_STREAM_TURN_OUT,      /* no bytes: a shared GPU passes to the next micro-batch */
   PSI_STREAM_TURN_IN,
-  PSI_STREAM_BOUNDARY       /* + 4 chunk + { in forward, in backward, out forward, out backward }; workers that hold the
-                             * whole model have no boundaries: + 2 part + { versions out, versions in } */
+  PSI_STREAM_BOUNDARY /* + 4 chunk + { in forward, in backward, out forward, out backward }; workers that hold the
+                       * whole model have no boundaries: + 2 part + { versions out, versions in } */
 };
 #define PSI_CYCLIC_PARTS 28 /* parts with streams of their own */
 
@@ -67,10 +67,10 @@ typedef struct
 /* A kind of layer with its costs on this machine. */
 typedef struct
 {
-  GArray *pieces[PSI_N_PASSES]; /* of PsiPiece */
+  GArray *pieces[PSI_N_PASSES];  /* of PsiPiece */
   PsiTime pass_ps[PSI_N_PASSES]; /* work alone */
-  PsiTime selective_ps;         /* what selective recompute runs again */
-  double flops[PSI_N_PASSES];   /* what the hardware executes */
+  PsiTime selective_ps;          /* what selective recompute runs again */
+  double flops[PSI_N_PASSES];    /* what the hardware executes */
 } PsiKindCost;
 
 /* The model lowered for one size of micro-batch. */
@@ -95,12 +95,12 @@ typedef struct
   PsiRankId id;
   PsiProgram *program;
   const PsiShapeCost *shape;
-  guint list;         /* whose token list it runs */
+  guint list;                         /* whose token list it runs */
   guint dp_index, tp_index, cp_index; /* first member */
-  guint count;        /* GPUs it stands for */
+  guint count;                        /* GPUs it stands for */
   guint first_gpu;
-  int stage;          /* pipeline rank, -1 */
-  gboolean is_root;   /* parameter server */
+  int stage;        /* pipeline rank, -1 */
+  gboolean is_root; /* parameter server */
   double scale;
   PsiLinkId links[4];
   gint64 base[PSI_MAX_CLASSES]; /* bytes that are always there, by PsiMemoryClass */
@@ -108,13 +108,13 @@ typedef struct
   /* Filled while tokens are walked; indexed [chunk * micro_batches + micro_batch]. */
   PsiOpId *forward_first, *forward_last, *backward_first, *backward_last;
   guint8 *forward_shift, *backward_shift;
-  GArray *marks;         /* of PsiOpId: last op of each token, in list order */
-  GArray *receives;      /* of PsiGate: boundary receives, gated by an earlier token */
-  GArray *uses;          /* of PsiOpId: last op of each use of gathered parameters, in order */
-  GArray *gathers;       /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
-  PsiOpId *first_use;    /* [layers] first op of the step that reads the layer's parameters */
-  PsiOpId *ready;        /* [layers] last op of the step that adds to the layer's gradients */
-  PsiOpId *update;       /* [parts] cyclic: the update this rank makes */
+  GArray *marks;      /* of PsiOpId: last op of each token, in list order */
+  GArray *receives;   /* of PsiGate: boundary receives, gated by an earlier token */
+  GArray *uses;       /* of PsiOpId: last op of each use of gathered parameters, in order */
+  GArray *gathers;    /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
+  PsiOpId *first_use; /* [layers] first op of the step that reads the layer's parameters */
+  PsiOpId *ready;     /* [layers] last op of the step that adds to the layer's gradients */
+  PsiOpId *update;    /* [parts] cyclic: the update this rank makes */
 } PsiStepRank;
 
 /* An op that may not begin before number `position` of a list (marks or uses) is over; negative: of the step before. */
@@ -130,25 +130,27 @@ typedef struct
   const PsiPlan *plan;
   const PsiMachine *machine;
   const PsiSettings *settings;
-  GPtrArray *shapes;       /* of PsiShapeCost*; the first is the plan's own */
+  GPtrArray *shapes; /* of PsiShapeCost*; the first is the plan's own */
   PsiPartition partition;
   PsiSchedule *schedule;
   PsiWorld *world;
-  GArray *infos;           /* of PsiTransferInfo, by PsiTransferId */
+  GArray *infos; /* of PsiTransferInfo, by PsiTransferId */
   PsiStepRank *ranks;
   guint n_ranks, n_classes; /* ranks = lists x classes */
-  guint gpus, strides[4];  /* strides of tp, cp, dp, pp in GPU numbers */
-  GHashTable *ports;       /* key -> PsiPortId + 1 */
+  guint gpus, strides[4];   /* strides of tp, cp, dp, pp in GPU numbers */
+  GHashTable *ports;        /* key -> PsiPortId + 1 */
 } PsiStep;
 
 /* Build the step of a plan. `settings`, `machine` and `plan` are borrowed. (transfer full) */
-PsiStep *psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
-                       GError **error);
+PsiStep *psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
+                       const PsiSettings *settings, GError **error);
 void psi_step_free (PsiStep *step);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiStep, psi_step_free)
 
-/* The plan's order as data, without programs: for `schedule show`. The first thing psi_step_new() makes. (transfer full) */
-PsiSchedule *psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape, GError **error);
+/* The plan's order as data, without programs: for `schedule show`. The first thing psi_step_new() makes. (transfer
+ * full) */
+PsiSchedule *psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape,
+                                GError **error);
 
 /* ---- Shared by the step-*.c files ---- */
 
@@ -194,10 +196,10 @@ PsiOpId psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, Psi
 /* Gather to, or scatter from, the root of a parameter server: `outward` = away from the root. */
 PsiOpId psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
 /* One end of a message between two ranks; `what` and `index` tell channels of a pair apart. bytes 0: no traffic. */
-PsiOpId psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index, gint64 bytes,
-                       PsiTraffic traffic);
-PsiOpId psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index, gint64 bytes,
-                          PsiTraffic traffic);
+PsiOpId psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
+                       gint64 bytes, PsiTraffic traffic);
+PsiOpId psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
+                          gint64 bytes, PsiTraffic traffic);
 
 /* step-pass.c */
 /* Append the work of one token: receives, gathers, compute, sends. */

@@ -47,8 +47,8 @@ extern const char *const psi_traffic_names[PSI_N_TRAFFIC];
 typedef enum
 {
   PSI_SPAN_FORWARD,
-  PSI_SPAN_BACKWARD,       /* whole backward or its input half */
-  PSI_SPAN_WEIGHT,         /* weight half of a split backward */
+  PSI_SPAN_BACKWARD, /* whole backward or its input half */
+  PSI_SPAN_WEIGHT,   /* weight half of a split backward */
   PSI_SPAN_RECOMPUTE,
   PSI_SPAN_OPTIMIZER,
   PSI_SPAN_COMMUNICATION,
