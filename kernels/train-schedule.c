@@ -149,7 +149,8 @@ parse_token (Parser *parser, TrainList *list, const char *word, int first_wait)
       if (*text == 'U')
         {
           token.kind = *text++;
-          token.chunk = read_count (&text);
+          if (*text != '\0' || schedule->n_chunks > 1) /* a single chunk needs no number */
+            token.chunk = read_count (&text);
           if (token.chunk < 0 || token.chunk >= schedule->n_chunks)
             return refuse (parser, "unknown word", word, allowed_words);
           schedule->updates = true;

@@ -31,6 +31,9 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
   [PSI_OPTION_BUDGET] = { "budget", 0, "SECONDS", "time to measure for (default 240)" },
   [PSI_OPTION_OPERATION] = { "op", 0, "OP", "the collective that logs of nccl-tests are about, if they do not say it" },
   [PSI_OPTION_SOURCE] = { "source", 0, "TEXT", "where the numbers come from: makes the profile `published`" },
+  [PSI_OPTION_STEPS] = { "steps", 0, "N", "optimizer steps to train" },
+  [PSI_OPTION_DATA] = { "data", 0, "PATH", "teacher, clusters, CIFAR-10 binary batches or MNIST IDX files" },
+  [PSI_OPTION_RATE] = { "lr", 0, "RATE", "learning rate" },
 };
 
 #define BIT PSI_OPTION_BIT
@@ -109,8 +112,28 @@ const PsiCommand psi_commands[] = {
     .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_OPERATION) | BIT (PSI_OPTION_SOURCE) | BIT (PSI_OPTION_PLOT) |
                BIT (PSI_OPTION_JSON),
     .handler = psi_cmd_fit },
-  { .name = "train" },
-  { .name = "converge" },
+  { .name = "train",
+    .arguments = "[FILE] [--KEY VALUE ...]",
+    .help = "run a plan for real on this machine, with a small model",
+    .details = "Runs the schedule of the plan (the one 'schedule show' prints) on real tensors: one process for each "
+               "rank, on the GPUs of this machine or on its cores. The model is a stack of equal blocks: 'layers' "
+               "(default: one for each part) of width 'hidden' (default 256), with 'micro_batch' samples. Prints "
+               "measured time, memory and loss. FILE is a scenario or a schedule file.",
+    .max_words = 1,
+    .keys = TRUE,
+    .options = BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_BACKEND) | BIT (PSI_OPTION_STEPS) | BIT (PSI_OPTION_DATA) |
+               BIT (PSI_OPTION_RATE),
+    .handler = psi_cmd_train },
+  { .name = "converge",
+    .arguments = "[--workers N] [--stages K] [--steps N]",
+    .help = "train a small model under several update rules and compare the losses",
+    .details = "The rules are data parallelism, cyclic data parallelism v1 and v2, and random delays of 0 or 1 step. Each "
+               "is trained by its equation with five seeds, on the cores of this machine. Of the keys, workers, stages, "
+               "layers, hidden, micro_batch and seed (the first) count.",
+    .keys = TRUE,
+    .options = BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_PLOT) | BIT (PSI_OPTION_STEPS) | BIT (PSI_OPTION_DATA) |
+               BIT (PSI_OPTION_RATE),
+    .handler = psi_cmd_converge },
   { .name = "collective",
     .arguments = "OP [--machine M] [--gpus N]",
     .help = "time and bandwidth of one collective from 8 B to 1 GiB",

@@ -32,6 +32,9 @@ typedef enum
   PSI_OPTION_BUDGET,    /* calibrate: seconds */
   PSI_OPTION_OPERATION, /* fit: the collective of a log that does not say it */
   PSI_OPTION_SOURCE,    /* fit: where others' numbers come from */
+  PSI_OPTION_STEPS,     /* train, converge */
+  PSI_OPTION_DATA,      /* train, converge: what to train on */
+  PSI_OPTION_RATE,      /* train, converge: learning rate */
   PSI_N_OPTIONS
 } PsiOptionId;
 
@@ -86,6 +89,8 @@ int psi_cmd_list (const PsiArguments *arguments);
 int psi_cmd_fit (const PsiArguments *arguments);        /* words: SAMPLES ... */
 int psi_cmd_calibrate (const PsiArguments *arguments);
 int psi_cmd_collective (const PsiArguments *arguments); /* words: OP */
+int psi_cmd_train (const PsiArguments *arguments);    /* words: [FILE] */
+int psi_cmd_converge (const PsiArguments *arguments);
 int psi_cmd_help (const PsiArguments *arguments);
 int psi_cmd_complete (const PsiArguments *arguments);
 

@@ -390,3 +390,13 @@ psi_plot_profile (const PsiProfile *profile, const char *directory, GError **err
     }
   return draw (figures, directory, error);
 }
+
+gboolean
+psi_plot_figure (const char *script, const char *name, const char *data, const char *title, const char *argument,
+                 const char *directory, GError **error)
+{
+  GPtrArray *figures = g_ptr_array_new_with_free_func (figure_free);
+
+  add_figure (figures, script, g_strdup (name), g_strdup (data), g_strdup (title), g_strdup (argument), NULL);
+  return draw (figures, directory, error) > 0;
+}

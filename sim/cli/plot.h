@@ -14,6 +14,10 @@ guint psi_plot_report (const PsiReport *report, const char *directory, GError **
 /* Draw the curves of a profile, one figure fit-CURVE for each name: points, fitted segments. Returns as above. */
 guint psi_plot_profile (const PsiProfile *profile, const char *directory, GError **error);
 
+/* Draw one figure NAME with a script of plots/: `data` is its TSV, `argument` what follows the title. */
+gboolean psi_plot_figure (const char *script, const char *name, const char *data, const char *title, const char *argument,
+                          const char *directory, GError **error);
+
 #define PSI_PLOT_ERROR (psi_plot_error_quark ())
 typedef enum
 {
