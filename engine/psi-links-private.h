@@ -74,6 +74,7 @@ typedef struct
   guint64 hash, cookie, mark;
   double cap, own_cap; /* as given; lowered by links that it has for itself */
   double rate;         /* while group is NONE */
+  gboolean in_region;  /* counted there */
   PsiTime base_ps;
   Use *uses;
 } Flow;

@@ -342,6 +342,7 @@ take_lowest (PsiLinks *links)
 {
   Ids *batch = &links->batch;
   double level = HUGE_VAL;
+  gboolean in_order = TRUE;
 
   batch->n = 0;
   while (links->n_levels > 0 || links->far.n > 0)
@@ -373,12 +374,13 @@ take_lowest (PsiLinks *links)
           sift_level (links, 0, links->levels[links->n_levels]);
           if (link->n_open == 0)
             continue;
+          in_order &= batch->n == 0 || batch->items[batch->n - 1] < id;
           ids_push (batch, id);
           level = MIN (level, now);
         }
     }
   g_assert (batch->n > 0);
-  if (batch->n > 1)
+  if (!in_order)
     qsort (batch->items, batch->n, sizeof (guint32), compare_ids);
   return level;
 }

@@ -166,68 +166,112 @@ private_cap (const PsiLinks *links, const Flow *flow)
   return cap;
 }
 
-/* A second flow came to the only link of a flow, `link`. */
-static void
-share_link (PsiLinks *links, Link *link)
+/* The set of shared links of a flow has changed: note it once in `walk`. */
+static inline void
+touch_flow (PsiLinks *links, guint32 id)
 {
-  Flow *flow = &links->flows[link->refs[0].flow];
-
-  if (flow->own_cap >= link->bytes_per_s / flow->uses[link->refs[0].use].weight)
-    flow->own_cap = private_cap (links, flow);
-  link->min_cap = flow->own_cap;
-  if (flow->group != NONE)
-    links->links[flow->group].pairs_valid = FALSE;
-  psi_links_join (links, flow);
-  if (flow->n_shared++ == 0)
-    links->regions[link->region].n_flows++;
+  if (links->flows[id].mark == links->mark)
+    return;
+  links->flows[id].mark = links->mark;
+  ids_push (&links->walk, id);
 }
 
-/* A flow is left alone on a link. */
 static void
-unshare_link (PsiLinks *links, Link *link)
+enter_region (PsiLinks *links, Flow *flow)
 {
-  guint32 id = link->refs[0].flow;
+  guint u = 0;
+
+  lower_min_caps (links, flow);
+  psi_links_join (links, flow);
+  if (flow->in_region)
+    return;
+  flow->in_region = TRUE;
+  while (links->links[flow->uses[u].link].n_refs < 2)
+    u++;
+  links->regions[links->links[flow->uses[u].link].region].n_flows++;
+}
+
+static void
+add_refs (PsiLinks *links, guint32 id)
+{
   Flow *flow = &links->flows[id];
 
-  flow->own_cap = MIN (flow->own_cap, link->bytes_per_s / flow->uses[link->refs[0].use].weight);
-  lower_min_caps (links, flow);
-  if (flow->group != NONE && &links->links[flow->group] == link)
-    release_flow (links, id);
-  if (--flow->n_shared > 0)
-    return;
-  links->regions[link->region].n_flows--;
-  psi_links_hold_by_cap (links, id);
+  links->walk.n = 0;
+  links->mark++;
+  for (guint u = 0; u < flow->n_uses; u++)
+    {
+      Use *use = &flow->uses[u];
+      Link *link = &links->links[use->link];
+
+      if (link->n_refs == link->n_refs_alloc)
+        link->refs = g_renew (Ref, link->refs, link->n_refs_alloc = MAX (4, 2 * link->n_refs_alloc));
+      use->ref = link->n_refs;
+      link->refs[link->n_refs++] = (Ref){ id, u };
+      link->weight += use->share;
+      link->hash += flow->hash;
+      flow->n_shared += link->n_refs > 1;
+      if (link->n_refs != 2)
+        continue;
+      link->min_cap = HUGE_VAL;
+      links->flows[link->refs[0].flow].n_shared++;
+      touch_flow (links, link->refs[0].flow);
+    }
+  for (guint i = 0; i < links->walk.n; i++)
+    {
+      Flow *other = &links->flows[links->walk.items[i]];
+      other->own_cap = private_cap (links, other);
+      if (other->group != NONE)
+        links->links[other->group].pairs_valid = FALSE;
+      enter_region (links, other);
+    }
+  flow->own_cap = private_cap (links, flow);
 }
 
 static void
 remove_flow (PsiLinks *links, guint32 id)
 {
   Flow *flow = &links->flows[id];
+  guint32 region = NONE;
 
   release_flow (links, id);
-  for (guint u = 0; u < flow->n_uses && flow->n_shared > 0; u++)
-    if (links->links[flow->uses[u].link].n_refs > 1)
-      {
-        Region *region = &links->regions[links->links[flow->uses[u].link].region];
-        region->n_flows--;
-        region->n_ended++;
-        psi_links_mark_dirty (links, links->links[flow->uses[u].link].region);
-        break;
-      }
+  links->walk.n = 0;
+  links->mark++;
   for (guint u = 0; u < flow->n_uses; u++)
     {
-      Link *link = &links->links[flow->uses[u].link];
+      const Use *use = &flow->uses[u];
+      Link *link = &links->links[use->link];
       Ref last = link->refs[--link->n_refs];
-      link->refs[flow->uses[u].ref] = last;
-      links->flows[last.flow].uses[last.use].ref = flow->uses[u].ref;
-      link->weight = link->n_refs ? link->weight - flow->uses[u].share : 0;
+
+      link->refs[use->ref] = last;
+      links->flows[last.flow].uses[last.use].ref = use->ref;
+      link->weight = link->n_refs ? link->weight - use->share : 0;
       link->hash -= flow->hash;
-      if (link->n_refs == 1)
-        unshare_link (links, link);
-      else if (link->n_refs == 0)
-        link->min_cap = HUGE_VAL;
+      if (link->n_refs > 0)
+        region = link->region;
+      if (link->n_refs != 1)
+        continue;
+      links->flows[link->refs[0].flow].n_shared--;
+      if (links->flows[link->refs[0].flow].group == use->link)
+        release_flow (links, link->refs[0].flow);
+      touch_flow (links, link->refs[0].flow);
     }
-  flow->n_uses = flow->n_shared = 0;
+  if (flow->in_region)
+    {
+      links->regions[region].n_flows--;
+      links->regions[region].n_ended++;
+      psi_links_mark_dirty (links, region);
+    }
+  for (guint i = 0; i < links->walk.n; i++)
+    {
+      Flow *other = &links->flows[links->walk.items[i]];
+      other->own_cap = private_cap (links, other);
+      lower_min_caps (links, other);
+      if (other->n_shared > 0)
+        continue;
+      other->in_region = FALSE;
+      links->regions[region].n_flows--;
+      psi_links_hold_by_cap (links, links->walk.items[i]);
+    }
   ids_push (&links->free_flows, id);
 }
 
@@ -368,42 +412,22 @@ psi_links_start (PsiLinks *links, PsiTime now_ps, gint64 bytes, double cap_bytes
   flow->count = (Units) bytes * (Units) UNITS_PER_BYTE;
   flow->group = NONE;
   flow->n_shared = 0;
+  flow->in_region = FALSE;
   flow->held_in = 0;
   flow->cookie = cookie;
   flow->cap = cap_bytes_per_s > 0 ? cap_bytes_per_s : 0;
   flow->rate = 0;
   flow->base_ps = links->now_ps;
-  for (guint u = 0; u < flow->n_uses; u++)
-    {
-      Use *use = &flow->uses[u];
-      Link *link = &links->links[use->link];
-
-      if (link->n_refs == link->n_refs_alloc)
-        link->refs = g_renew (Ref, link->refs, link->n_refs_alloc = MAX (4, 2 * link->n_refs_alloc));
-      use->ref = link->n_refs;
-      link->refs[link->n_refs++] = (Ref){ id, u };
-      link->weight += use->share;
-      link->hash += flow->hash;
-      flow->n_shared += link->n_refs > 1;
-      if (link->n_refs == 2)
-        share_link (links, link);
-    }
-  flow->own_cap = private_cap (links, flow);
+  add_refs (links, id);
   if (flow->n_shared == 0)
     {
       psi_links_hold_by_cap (links, id);
       return id;
     }
-  lower_min_caps (links, flow);
-  psi_links_join (links, flow);
-  for (guint u = 0; u < flow->n_uses; u++)
-    if (links->links[flow->uses[u].link].n_refs > 1)
-      {
-        links->regions[links->links[flow->uses[u].link].region].n_flows++;
-        if (flow->n_shared == 1) /* most likely who will hold it */
-          psi_links_hold_by_link (links, id, flow->uses[u].link);
-        break;
-      }
+  enter_region (links, flow);
+  for (guint u = 0; u < flow->n_uses && flow->n_shared == 1; u++)
+    if (links->links[flow->uses[u].link].n_refs > 1) /* most likely who will hold it */
+      psi_links_hold_by_link (links, id, flow->uses[u].link);
   return id;
 }
 

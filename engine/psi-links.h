@@ -7,7 +7,9 @@
  * flow reaches its cap; those flows are fixed, the rest go on. The rates of concurrent flows depend on the set of flows
  * only, never on the order they came in.
  *
- * Work left is a whole number (2^-16 bytes), so states compare exactly. */
+ * Work left is a whole number (2^-16 bytes, 128 bits), so states compare exactly and nothing overflows. End times are
+ * rounded to the nearest picosecond; a flow alone on its links takes psi_time_from_s (bytes / rate), to the picosecond.
+ * Weights count with 40 significant bits where a link is shared. */
 #pragma once
 
 #include "psi-time.h"
@@ -27,18 +29,20 @@ PsiLinks *psi_links_new (void);
 void psi_links_free (PsiLinks *links);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiLinks, psi_links_free)
 
-/* bytes_per_s > 0; HUGE_VAL = takes no time. */
+/* HUGE_VAL = takes no time; 0 = dead: a flow over it never ends. */
 PsiLinkId psi_links_add (PsiLinks *links, double bytes_per_s);
 guint psi_links_n_links (const PsiLinks *links);
 double psi_links_rate (const PsiLinks *links, PsiLinkId link);
 
-/* Start a flow at now_ps. `uses` is copied; the same link may not appear twice. cap_bytes_per_s: HUGE_VAL = none.
+/* Start a flow at now_ps. `uses` is copied; a link that appears twice counts once with the sum of the weights.
+ * cap_bytes_per_s: HUGE_VAL = none.
  * `cookie` comes back when it ends. A flow of 0 bytes, or one that only uses infinitely fast links, ends at now_ps.
  * All starts and ends at one instant are one solve, done lazily by the next psi_links_next_ps(). */
-PsiFlowId psi_links_start (PsiLinks *links, PsiTime now_ps, gint64 bytes, double cap_bytes_per_s, const PsiLinkUse *uses,
-                           guint n_uses, guint64 cookie);
+PsiFlowId psi_links_start (PsiLinks *links, PsiTime now_ps, gint64 bytes, double cap_bytes_per_s,
+                           const PsiLinkUse *uses, guint n_uses, guint64 cookie);
 
-/* When the next flow ends, given no more starts: PSI_TIME_MAX if none is running. Never before the last start. */
+/* When the next flow ends, given no more starts: PSI_TIME_MAX if none ends before that (none is running, or a link is
+ * dead or too slow). Never before the last start. */
 PsiTime psi_links_next_ps (PsiLinks *links);
 
 /* Take one flow that ends exactly at now_ps (== psi_links_next_ps()); flows that end together come in ascending cookie

@@ -17,7 +17,7 @@ PsiQueue *psi_queue_new (void);
 void psi_queue_free (PsiQueue *queue);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiQueue, psi_queue_free)
 
-/* event.time_ps must not be before the last popped time. */
+/* event.time_ps must not be negative, nor before the last popped time. */
 void psi_queue_push (PsiQueue *queue, PsiEvent event);
 /* FALSE when empty. */
 gboolean psi_queue_pop (PsiQueue *queue, PsiEvent *ret_event);

@@ -439,6 +439,32 @@ test_multiplicity (void)
     }
 }
 
+/* Collectives: flows over the same 300 links, which are shared, alone and shared again. */
+static void
+test_wide (void)
+{
+  g_autoptr (PsiLinks) links = psi_links_new ();
+  PsiLinkUse uses[300];
+  guint64 cookie;
+
+  for (guint l = 0; l < G_N_ELEMENTS (uses); l++)
+    uses[l] = (PsiLinkUse){ psi_links_add (links, 6e9), 2 };
+  for (guint round = 0; round < 3; round++)
+    {
+      const PsiTime start_ps = round * (PsiTime) 10000000;
+      for (guint i = 0; i < 3; i++) /* at 1, then 1.5, then 3 bytes a nanosecond */
+        psi_links_start (links, start_ps, 3000 * (i + 1), HUGE_VAL, uses, G_N_ELEMENTS (uses), i);
+      for (guint i = 0; i < 3; i++)
+        {
+          const PsiTime ends_ps[] = { 3000000, 5000000, 6000000 };
+          g_assert_cmpint (psi_links_next_ps (links), ==, start_ps + ends_ps[i]);
+          g_assert_true (psi_links_pop (links, start_ps + ends_ps[i], &cookie));
+          g_assert_cmpuint (cookie, ==, i);
+        }
+    }
+  g_assert_cmpint (psi_links_next_ps (links), ==, PSI_TIME_MAX);
+}
+
 /* The oracle on a case worked by hand: two links of 10 and 4, flows on {0}, {0,1}, {1}, the last with cap 1. */
 static void
 test_oracle (void)
@@ -479,6 +505,7 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/links/same-link-twice", test_same_link_twice);
   g_test_add_func ("/engine/links/cookie-order", test_cookie_order);
   g_test_add_func ("/engine/links/multiplicity", test_multiplicity);
+  g_test_add_func ("/engine/links/wide", test_wide);
   g_test_add_func ("/engine/links/symmetric", test_symmetric);
   g_test_add_func ("/engine/links/one-bottleneck", test_one_bottleneck);
   g_test_add_func ("/engine/links/known-ends", test_known_ends);
