@@ -240,7 +240,7 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
       guint blocks = psi_model_source_blocks (source);
 
       if (source->is_uniform)
-        stages = n > 0 && (dp_is_n || dp > 0) ? n : DEFAULT_STAGES;
+        stages = n > 0 && (dp_is_n || dp > 0 || (named == NULL && gpus > 0)) ? n : DEFAULT_STAGES;
       else if (plan->cyclic)
         stages = MIN (n > 0 ? n : DEFAULT_STAGES, MAX (blocks, 1));
     }
