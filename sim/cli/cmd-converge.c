@@ -148,7 +148,7 @@ static gboolean
 read_options (const PsiArguments *arguments, Work *work, GError **error)
 {
   const char *steps = arguments->values[PSI_OPTION_STEPS];
-  guint64 n_steps = 500;
+  guint64 n_steps = 1000;
 
   if (steps != NULL && !g_ascii_string_to_unsigned (steps, 10, 10, 1000000, &n_steps, NULL))
     {
@@ -157,7 +157,7 @@ read_options (const PsiArguments *arguments, Work *work, GError **error)
       return FALSE;
     }
   work->n_steps = (guint) n_steps;
-  work->rate = arguments->given[PSI_OPTION_RATE] ? arguments->values[PSI_OPTION_RATE] : "0.01";
+  work->rate = arguments->given[PSI_OPTION_RATE] ? arguments->values[PSI_OPTION_RATE] : "0.003";
   work->data = arguments->given[PSI_OPTION_DATA] ? arguments->values[PSI_OPTION_DATA] : "teacher";
   return TRUE;
 }

@@ -145,15 +145,53 @@ check_plan (const PsiPlan *plan, const PsiSchedule *schedule, GError **error)
   return TRUE;
 }
 
+/* Without a model the schedule is that of uniform stages, which have no layers and no width: those flags are then about
+ * the small model alone. They are moved from `arguments` to `small`. (transfer full) */
+static GArray *
+take_dimensions (const PsiArguments *arguments, PsiSettings *small)
+{
+  GArray *others = g_array_new (FALSE, FALSE, sizeof (PsiKeyFlag));
+
+  for (guint i = 0; i < arguments->flags->len; i++)
+    {
+      const PsiKeyFlag *flag = &g_array_index (arguments->flags, PsiKeyFlag, i);
+
+      if (flag->key != PSI_KEY_LAYERS && flag->key != PSI_KEY_HIDDEN)
+        g_array_append_val (others, *flag);
+      else
+        psi_settings_set (small, flag->key, flag->text, psi_keys[flag->key].name, NULL);
+    }
+  return others;
+}
+
+static PsiScenario *
+load_scenario (const PsiArguments *arguments, PsiSettings *small, gboolean *ret_has_model, GError **error)
+{
+  g_autoptr (GArray) others = take_dimensions (arguments, small);
+  PsiArguments without = *arguments;
+  without.flags = others;
+  g_autoptr (PsiScenario) scenario = psi_arguments_scenario (&without, TRUE, error);
+
+  if (scenario == NULL)
+    return NULL;
+  const PsiPlanRequest *request = g_ptr_array_index (scenario->plans, 0);
+  *ret_has_model = psi_settings_has (request->settings, PSI_KEY_MODEL);
+  return *ret_has_model ? psi_arguments_scenario (arguments, TRUE, error) : g_steal_pointer (&scenario);
+}
+
 static gboolean
 prepare_plan (const PsiArguments *arguments, Training *training, GError **error)
 {
-  g_autoptr (PsiScenario) scenario = psi_arguments_scenario (arguments, TRUE, error);
+  g_autoptr (PsiSettings) small = psi_settings_new ();
+  gboolean has_model = FALSE;
+  g_autoptr (PsiScenario) scenario = load_scenario (arguments, small, &has_model, error);
 
   if (scenario == NULL)
     return FALSE;
   const PsiPlanRequest *request = g_ptr_array_index (scenario->plans, 0);
-  const PsiSettings *settings = request->settings;
+  g_autoptr (PsiSettings) settings = psi_settings_copy (request->settings);
+  if (!has_model && !psi_settings_set (settings, PSI_KEY_MODEL, "uniform", "train", error))
+    return FALSE;
   g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, error);
   g_autoptr (PsiModelSource) source = machine != NULL ? psi_model_source_load (settings, error) : NULL;
   g_autoptr (PsiPlan) plan = source != NULL ? psi_plan_resolve (settings, source, machine->gpus_per_node, error) : NULL;
@@ -170,6 +208,7 @@ prepare_plan (const PsiArguments *arguments, Training *training, GError **error)
       return FALSE;
     }
   add_keys (training, settings);
+  add_keys (training, small);
   if (plan->zero > 0)
     add_flag (training, "--zero=%u", plan->zero);
   return TRUE;
@@ -333,6 +372,15 @@ is_disturbed (const GPtrArray *lines)
   return switches > 10 || member (lines->pdata[0], "ranks") > member (lines->pdata[0], "cores");
 }
 
+/* "4 ranks, " */
+static void
+append_counted (GString *out, JsonObject *object, const char *key, const char *noun, const char *after)
+{
+  double n = member (object, key);
+
+  g_string_append_printf (out, "%.0f %s%s%s", n, noun, n == 1 ? "" : g_str_has_suffix (noun, "ch") ? "es" : "s", after);
+}
+
 static char *
 to_table (const Training *training, const GPtrArray *lines)
 {
@@ -343,11 +391,14 @@ to_table (const Training *training, const GPtrArray *lines)
   g_autofree char *step = time_text (member (final, "step_time_s")), *cpu = time_text (member (final, "step_cpu_s"));
   GString *out = g_string_new (NULL);
 
-  g_string_append_printf (out, "%s by %s: %.0f ranks, %.0f parts, %.0f micro-batches and %.0f samples a step\n",
-                          training->name, name, member (program, "ranks"), member (program, "parts"),
-                          member (program, "micro_batches"), member (program, "step_samples"));
-  g_string_append_printf (out, "%.0f parameters: %.0f blocks of width %.0f\n", member (program, "parameters"),
-                          member (program, "blocks"), member (program, "width"));
+  g_string_append_printf (out, "%s by %s: ", training->name, name);
+  append_counted (out, program, "ranks", "rank", ", ");
+  append_counted (out, program, "parts", "part", ", ");
+  append_counted (out, program, "micro_batches", "micro-batch", " and ");
+  append_counted (out, program, "step_samples", "sample", " a step\n");
+  append_counted (out, program, "parameters", "parameter", ": ");
+  append_counted (out, program, "blocks", "block", " of width ");
+  g_string_append_printf (out, "%.0f\n", member (program, "width"));
   g_string_append_printf (out, "step time %s, CPU time of the busiest rank %s\n", step, cpu);
   g_string_append_printf (out, "loss %.4g after the first of %.0f steps, %.4g after the last\n\n", first_loss (lines),
                           member (program, "steps"), member (final, "loss"));
