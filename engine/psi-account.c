@@ -10,6 +10,7 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
 {
   const PsiProgram *program = psi_world_rank (world, rank)->program;
   const PsiOpTimes *times = run->times + run->first_op[rank];
+  const PsiOpWait *waits = run->waits + run->first_wait[rank];
   guint n = program->streams[0]->len;
 
   memset (ret_split, 0, sizeof *ret_split);
@@ -23,26 +24,27 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
     {
       const PsiOp *op = &g_array_index (program->streams[0], PsiOp, i);
       const PsiOpTimes *t = &times[i];
+      const PsiOpWait *wait = &waits[i];
       PsiTime moving_ps = 0;
 
       /* Waiting for an op of another stream of this rank. */
-      if (t->post_ps > free_ps)
+      if (wait->post_ps > free_ps)
         {
-          if (t->released_by != PSI_OP_NONE)
+          if (wait->released_by != PSI_OP_NONE)
             {
-              moving_ps = t->post_ps - CLAMP (t->moving_ps, free_ps, t->post_ps);
-              ret_split->moving_ps[psi_program_op (program, t->released_by)->tag] += moving_ps;
+              moving_ps = wait->post_ps - CLAMP (wait->before_ps, free_ps, wait->post_ps);
+              ret_split->moving_ps[psi_program_op (program, wait->released_by)->tag] += moving_ps;
             }
-          ret_split->still_ps += t->post_ps - free_ps - moving_ps;
+          ret_split->still_ps += wait->post_ps - free_ps - moving_ps;
         }
       if (op->kind == PSI_OP_WORK)
         ret_split->busy_ps[op->tag] += t->end_ps - t->start_ps;
       else
         {
           /* Waiting for partners, then for the bytes. */
-          moving_ps = t->end_ps - CLAMP (t->moving_ps, t->post_ps, t->end_ps);
+          moving_ps = t->end_ps - CLAMP (wait->moving_ps, wait->post_ps, t->end_ps);
           ret_split->moving_ps[op->tag] += moving_ps;
-          ret_split->still_ps += t->end_ps - t->post_ps - moving_ps;
+          ret_split->still_ps += t->end_ps - wait->post_ps - moving_ps;
         }
       free_ps = t->end_ps;
     }

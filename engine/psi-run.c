@@ -8,7 +8,7 @@
 G_DEFINE_QUARK (psi - run - error - quark, psi_run_error)
 
 #define CHAIN_END G_MAXUINT32
-#define RING 4 /* iterations kept: the complete one, the ones compared with it, and one that runs ahead */
+#define AHEAD 4 /* iterations under way at once: the slowest stream's and those that run ahead */
 #define DEFAULT_ITERATIONS 64
 
 enum
@@ -22,26 +22,36 @@ enum
 typedef struct
 {
   const PsiOp *ops;
-  PsiOpTimes *times[RING];
+  PsiOpTimes *times; /* of its ops; NULL: not recorded */
+  PsiOpWait *waits;  /* stream 0 only */
+  guint64 done;      /* ops finished since the start */
+  guint64 need;      /* BLOCKED: `done` of another stream that lets it go */
+  guint64 waiters;   /* streams of this rank that are BLOCKED on this one */
+  PsiTime free_ps;   /* end of its last op */
+  PsiTime sent_ps;   /* since when that op's bytes were moving, if it was a message; else PSI_TIME_MAX */
+  PsiTime start_ps;  /* head op, BUSY */
+  PsiOpWait wait;    /* head op */
   guint32 length;
   guint32 position;  /* of the head op */
   guint32 iteration; /* of the head op */
   guint32 rank;
-  guint64 done;    /* ops finished since the start */
-  guint64 need;    /* BLOCKED: `done` of wait_on that lets it go */
-  guint64 waiters; /* streams of this rank that are BLOCKED on this one */
-  guint8 state, index, wait_on;
-  PsiTime free_ps;   /* end of its last op */
-  PsiTime moving_ps; /* of its last op, if that was a message; else PSI_TIME_MAX */
+  guint8 state, index;
 } Stream;
 
 typedef struct
 {
   guint32 posted; /* partners waiting now */
-  guint32 n_heads;
-  guint32 *heads;    /* their streams */
+  guint32 n_members;
+  guint32 *heads;    /* [n_members] their streams */
   PsiTime moving_ps; /* of the partner that came last */
 } Port;
+
+/* How far an iteration lies after the one before, over all ops that have ended in it. */
+typedef struct
+{
+  PsiTime least_ps, most_ps;
+  guint32 left; /* streams that have not ended it */
+} Iteration;
 
 typedef struct
 {
@@ -50,12 +60,14 @@ typedef struct
   Stream *streams;
   guint32 *first_stream; /* of each rank */
   Port *ports;
-  guint32 *left; /* [RING] ops of that iteration still to end, streams counted */
+  guint32 *heads;
+  Iteration iterations[AHEAD];
   guint32 n_streams_used;
   guint32 complete; /* iterations complete on all streams */
   guint32 *ready;   /* stack of streams to look at */
   guint32 n_ready;
-  GArray *held; /* streams too far ahead of the slowest */
+  GArray *held;     /* streams too far ahead of the slowest */
+  PsiLinkUse *uses; /* room for one flow */
   guint64 n_events;
 } Loop;
 
@@ -70,15 +82,34 @@ look_at (Loop *loop, guint32 stream)
   loop->ready[loop->n_ready++] = stream;
 }
 
-static void
+static inline void
+record (Loop *loop, Stream *stream, PsiTime now_ps)
+{
+  PsiOpTimes *times = &stream->times[stream->position];
+
+  if (stream->iteration > 0)
+    {
+      Iteration *iteration = &loop->iterations[stream->iteration % AHEAD];
+      PsiTime start_shift_ps = stream->start_ps - times->start_ps, end_shift_ps = now_ps - times->end_ps;
+
+      iteration->least_ps = MIN (iteration->least_ps, MIN (start_shift_ps, end_shift_ps));
+      iteration->most_ps = MAX (iteration->most_ps, MAX (start_shift_ps, end_shift_ps));
+    }
+  times->start_ps = stream->start_ps;
+  times->end_ps = now_ps;
+  if (stream->waits != NULL)
+    stream->waits[stream->position] = stream->wait;
+}
+
+static inline void
 finish_op (Loop *loop, guint32 index, PsiTime now_ps)
 {
   Stream *stream = &loop->streams[index];
-  PsiOpTimes *times = &stream->times[stream->iteration % RING][stream->position];
   guint32 base = loop->first_stream[stream->rank];
 
-  times->end_ps = now_ps;
-  stream->moving_ps = stream->ops[stream->position].kind == PSI_OP_WORK ? PSI_TIME_MAX : times->moving_ps;
+  if (stream->times != NULL)
+    record (loop, stream, now_ps);
+  stream->sent_ps = stream->ops[stream->position].kind == PSI_OP_WORK ? PSI_TIME_MAX : stream->wait.moving_ps;
   stream->free_ps = now_ps;
   stream->done++;
   stream->state = IDLE;
@@ -95,32 +126,11 @@ finish_op (Loop *loop, guint32 index, PsiTime now_ps)
     }
   if (++stream->position == stream->length)
     {
-      loop->left[stream->iteration % RING]--;
+      loop->iterations[stream->iteration % AHEAD].left--;
       stream->position = 0;
       stream->iteration++;
     }
   look_at (loop, index);
-}
-
-/* All partners of a port are there: start its latency, then its flow. */
-static void
-start_transfer (Loop *loop, PsiPortId id, PsiTime now_ps)
-{
-  Port *port = &loop->ports[id];
-  const Stream *first = &loop->streams[port->heads[0]];
-  const PsiTransfer *transfer =
-      &g_array_index (loop->world->transfers, PsiTransfer, first->ops[first->position].transfer);
-
-  for (guint32 i = 0; i < port->n_heads; i++)
-    {
-      Stream *stream = &loop->streams[port->heads[i]];
-      PsiOpTimes *times = &stream->times[stream->iteration % RING][stream->position];
-
-      stream->state = BUSY;
-      times->start_ps = now_ps;
-      times->moving_ps = MIN (port->moving_ps, now_ps);
-    }
-  psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, transfer->latency_ps), KEY_LATENCY (id) });
 }
 
 static void
@@ -134,33 +144,54 @@ end_transfer (Loop *loop, PsiPortId id, PsiTime now_ps)
     finish_op (loop, port->heads[i], now_ps);
 }
 
+static inline const PsiTransfer *
+transfer_of (const Loop *loop, const Port *port)
+{
+  const Stream *first = &loop->streams[port->heads[0]];
+
+  return &g_array_index (loop->world->transfers, PsiTransfer, first->ops[first->position].transfer);
+}
+
 /* Latency is over: put the bytes on the links. */
 static void
 start_flow (Loop *loop, PsiPortId id, PsiTime now_ps)
 {
-  Port *port = &loop->ports[id];
   const PsiPort *shape = &g_array_index (loop->world->ports, PsiPort, id);
-  const Stream *first = &loop->streams[port->heads[0]];
-  const PsiTransfer *transfer =
-      &g_array_index (loop->world->transfers, PsiTransfer, first->ops[first->position].transfer);
-  PsiLinkUse uses_local[64];
-  PsiLinkUse *uses = shape->path->len <= G_N_ELEMENTS (uses_local) ? uses_local : g_new (PsiLinkUse, shape->path->len);
+  const PsiTransfer *transfer = transfer_of (loop, &loop->ports[id]);
   guint n = 0;
 
-  if (transfer->bytes > 0)
-    for (guint i = 0; i < shape->path->len; i++)
-      {
-        const PsiPathLink *step = &g_array_index (shape->path, PsiPathLink, i);
+  for (guint i = 0; i < shape->path->len && transfer->bytes > 0; i++)
+    {
+      const PsiPathLink *step = &g_array_index (shape->path, PsiPathLink, i);
 
-        if (transfer->weights[step->tier] > 0)
-          uses[n++] = (PsiLinkUse){ step->link, transfer->weights[step->tier] };
-      }
+      if (transfer->weights[step->tier] > 0)
+        loop->uses[n++] = (PsiLinkUse){ step->link, transfer->weights[step->tier] };
+    }
   if (transfer->bytes == 0 || (n == 0 && isinf (transfer->cap_bytes_per_s)))
     end_transfer (loop, id, now_ps);
   else
-    psi_links_start (loop->world->links, now_ps, transfer->bytes, transfer->cap_bytes_per_s, uses, n, id);
-  if (uses != uses_local)
-    g_free (uses);
+    psi_links_start (loop->world->links, now_ps, transfer->bytes, transfer->cap_bytes_per_s, loop->uses, n, id);
+}
+
+/* All partners of a port are there: its latency begins, then its flow. */
+static void
+start_transfer (Loop *loop, PsiPortId id, PsiTime now_ps)
+{
+  Port *port = &loop->ports[id];
+  PsiTime latency_ps = transfer_of (loop, port)->latency_ps;
+
+  for (guint32 i = 0; i < port->posted; i++)
+    {
+      Stream *stream = &loop->streams[port->heads[i]];
+
+      stream->state = BUSY;
+      stream->start_ps = now_ps;
+      stream->wait.moving_ps = MIN (port->moving_ps, now_ps);
+    }
+  if (latency_ps == 0)
+    start_flow (loop, id, now_ps);
+  else
+    psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, latency_ps), KEY_LATENCY (id) });
 }
 
 /* Look at the head op of a stream: start it, post it, or note what it waits for. */
@@ -170,17 +201,17 @@ try_head (Loop *loop, guint32 index, PsiTime now_ps)
   Stream *stream = &loop->streams[index];
   const PsiRank *rank = psi_world_rank (loop->world, stream->rank);
   guint32 base = loop->first_stream[stream->rank];
+  const PsiOp *op = &stream->ops[stream->position];
   PsiTime moving_ps = PSI_TIME_MAX;
   PsiOpId released_by = PSI_OP_NONE;
 
   if (stream->state != IDLE || stream->length == 0)
     return;
-  if (stream->iteration >= loop->complete + RING - 1)
+  if (stream->iteration >= loop->complete + AHEAD - 1)
     {
       g_array_append_val (loop->held, index);
       return;
     }
-  const PsiOp *op = &stream->ops[stream->position];
   for (guint32 d = op->first_dep; d != CHAIN_END;)
     {
       const PsiDep *dep = &g_array_index (rank->program->deps, PsiDep, d);
@@ -194,7 +225,6 @@ try_head (Loop *loop, guint32 index, PsiTime now_ps)
         {
           stream->state = BLOCKED;
           stream->need = need;
-          stream->wait_on = before->index;
           before->waiters |= G_GUINT64_CONSTANT (1) << stream->index;
           return;
         }
@@ -202,27 +232,25 @@ try_head (Loop *loop, guint32 index, PsiTime now_ps)
       if (before->done == need && before->free_ps == now_ps && before->free_ps > stream->free_ps)
         {
           released_by = dep->op;
-          moving_ps = MIN (moving_ps, before->moving_ps);
+          moving_ps = MIN (moving_ps, before->sent_ps);
         }
     }
-  if (stream->position == 0 && stream->iteration == 0 && now_ps < rank->offset_ps)
+  if (now_ps < rank->offset_ps && stream->done == 0)
     {
       stream->state = BUSY;
+      stream->start_ps = -1; /* not an op: its end is the rank's first moment */
       psi_queue_push (loop->queue, (PsiEvent){ rank->offset_ps, KEY_END (index) });
       return;
     }
 
-  PsiOpTimes *times = &stream->times[stream->iteration % RING][stream->position];
   if (released_by == PSI_OP_NONE && stream->free_ps == now_ps)
-    moving_ps = stream->moving_ps;
-  times->post_ps = now_ps;
-  times->start_ps = now_ps;
-  times->moving_ps = moving_ps;
-  times->released_by = released_by;
+    moving_ps = stream->sent_ps;
+  stream->start_ps = now_ps;
+  stream->wait = (PsiOpWait){ now_ps, moving_ps, PSI_TIME_MAX, released_by };
   loop->n_events++;
   if (op->kind == PSI_OP_WORK)
     {
-      PsiTime cost_ps = rank->scale == 1.0 ? op->cost_ps : (PsiTime) llrint ((double) op->cost_ps * rank->scale);
+      PsiTime cost_ps = rank->scale == 1.0 ? op->cost_ps : psi_time_from_s (psi_time_to_s (op->cost_ps) * rank->scale);
 
       stream->state = BUSY;
       if (cost_ps == 0)
@@ -231,28 +259,27 @@ try_head (Loop *loop, guint32 index, PsiTime now_ps)
         psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, cost_ps), KEY_END (index) });
       return;
     }
-  PsiPortId id = g_array_index (rank->ports, PsiPortId, op->slot);
-  const PsiPort *shape = &g_array_index (loop->world->ports, PsiPort, id);
-  Port *port = &loop->ports[id];
   if (stream->iteration < op->skip)
     {
       finish_op (loop, index, now_ps);
       return;
     }
+  PsiPortId id = g_array_index (rank->ports, PsiPortId, op->slot);
+  Port *port = &loop->ports[id];
   stream->state = POSTED;
   port->heads[port->posted++] = index;
   port->moving_ps = moving_ps; /* the last to come decides */
-  if (port->posted == shape->n_members)
-    {
-      port->n_heads = port->posted;
-      start_transfer (loop, id, now_ps);
-    }
+  if (port->posted == port->n_members)
+    start_transfer (loop, id, now_ps);
 }
 
 static char *
 describe_waiting (const Loop *loop)
 {
   GString *text = g_string_new ("deadlock: ");
+  static const char *const partners[] = {
+    [PSI_OP_SEND] = "send", [PSI_OP_RECV] = "receive", [PSI_OP_COLLECTIVE] = "collective"
+  };
   guint shown = 0;
 
   for (guint r = 0; r < loop->world->ranks->len && shown < 4; r++)
@@ -262,16 +289,14 @@ describe_waiting (const Loop *loop)
 
         if (stream->state != BLOCKED && stream->state != POSTED)
           continue;
-        const PsiOp *op = &stream->ops[stream->position];
         g_string_append_printf (text, "%srank %u stream %u op %u (step %u)", shown > 0 ? "; " : "", r, stream->index,
                                 stream->position, stream->iteration);
-        if (stream->state == BLOCKED)
-          g_string_append_printf (text, " waits for stream %u", stream->wait_on);
+        if (stream->state == POSTED)
+          g_string_append_printf (text, " waits for its partner in a %s", partners[stream->ops[stream->position].kind]);
         else
-          g_string_append_printf (text, " waits for its partner in a %s",
-                                  op->kind == PSI_OP_SEND   ? "send"
-                                  : op->kind == PSI_OP_RECV ? "receive"
-                                                            : "collective");
+          for (guint32 j = loop->first_stream[r]; j < loop->first_stream[r + 1]; j++)
+            if (loop->streams[j].waiters >> stream->index & 1)
+              g_string_append_printf (text, " waits for stream %u", loop->streams[j].index);
         shown++;
       }
   if (shown == 0)
@@ -279,83 +304,65 @@ describe_waiting (const Loop *loop)
   return g_string_free (text, FALSE);
 }
 
-/* Is the iteration `last` exactly `gap` iterations' shift of the one before it? */
-static gboolean
-same_shift (const Loop *loop, const PsiRun *run, PsiOpTimes *const *rings, guint32 last, guint32 gap,
-            PsiTime *ret_shift)
+/* All events of one instant. */
+static void
+step_clock (Loop *loop, PsiTime now_ps)
 {
-  const PsiOpTimes *now = rings[last % RING], *before = rings[(last - gap) % RING];
-  gsize n = run->first_op[loop->world->ranks->len];
-  PsiTime shift = n > 0 ? now[0].end_ps - before[0].end_ps : 0;
+  guint64 cookie;
 
-  for (gsize i = 0; i < n; i++)
-    if (now[i].end_ps - before[i].end_ps != shift || now[i].start_ps - before[i].start_ps != shift)
-      return FALSE;
-  *ret_shift = shift;
-  return TRUE;
+  while (psi_links_pop (loop->world->links, now_ps, &cookie))
+    {
+      loop->n_events++;
+      end_transfer (loop, (PsiPortId) cookie, now_ps);
+    }
+  while (psi_queue_next_ps (loop->queue) == now_ps)
+    {
+      PsiEvent event;
+
+      psi_queue_pop (loop->queue, &event);
+      loop->n_events++;
+      if (IS_LATENCY (event.key))
+        start_flow (loop, (PsiPortId) (event.key & G_MAXUINT32), now_ps);
+      else if (loop->streams[event.key].start_ps < 0)
+        {
+          loop->streams[event.key].state = IDLE;
+          look_at (loop, (guint32) event.key);
+        }
+      else
+        finish_op (loop, (guint32) event.key, now_ps);
+    }
 }
 
-/* Run until `complete` has grown by one. FALSE: deadlock. */
+/* Run until `complete` has grown by one. FALSE: nothing can happen any more. */
 static gboolean
 run_iteration (Loop *loop, PsiTime *now_ps)
 {
-  guint32 target = loop->complete + 1;
-
   for (;;)
     {
       while (loop->n_ready > 0)
         try_head (loop, loop->ready[--loop->n_ready], *now_ps);
-      if (loop->left[(target - 1) % RING] == 0)
+      if (loop->iterations[loop->complete % AHEAD].left == 0)
         {
-          loop->complete = target;
+          loop->complete++;
           return TRUE;
         }
-
-      PsiTime event_ps = psi_queue_next_ps (loop->queue);
-      PsiTime flow_ps = psi_links_next_ps (loop->world->links);
-      PsiTime next_ps = MIN (event_ps, flow_ps);
+      PsiTime next_ps = MIN (psi_queue_next_ps (loop->queue), psi_links_next_ps (loop->world->links));
       if (next_ps >= PSI_TIME_MAX)
         return FALSE;
       *now_ps = next_ps;
-      guint64 cookie;
-      while (psi_links_pop (loop->world->links, next_ps, &cookie))
-        end_transfer (loop, (PsiPortId) cookie, next_ps);
-      while (psi_queue_next_ps (loop->queue) == next_ps)
-        {
-          PsiEvent event;
-
-          psi_queue_pop (loop->queue, &event);
-          loop->n_events++;
-          if (IS_LATENCY (event.key))
-            start_flow (loop, (PsiPortId) (event.key & G_MAXUINT32), next_ps);
-          else
-            {
-              Stream *stream = &loop->streams[event.key];
-              /* A rank's offset is over, or its op is. */
-              if (stream->done == 0 && stream->position == 0 &&
-                  next_ps == psi_world_rank (loop->world, stream->rank)->offset_ps && stream->times[0][0].post_ps < 0)
-                {
-                  stream->state = IDLE;
-                  look_at (loop, (guint32) event.key);
-                }
-              else
-                finish_op (loop, (guint32) event.key, next_ps);
-            }
-        }
+      step_clock (loop, next_ps);
     }
 }
 
 static void
 loop_clear (Loop *loop)
 {
-  if (loop->ports != NULL)
-    for (guint i = 0; i < loop->world->ports->len; i++)
-      g_free (loop->ports[i].heads);
   g_free (loop->ports);
+  g_free (loop->heads);
   g_free (loop->streams);
   g_free (loop->first_stream);
-  g_free (loop->left);
   g_free (loop->ready);
+  g_free (loop->uses);
   g_clear_pointer (&loop->held, g_array_unref);
   g_clear_pointer (&loop->queue, psi_queue_free);
   psi_links_reset (loop->world->links);
@@ -363,37 +370,15 @@ loop_clear (Loop *loop)
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Loop, loop_clear)
 
 static gboolean
-prepare (Loop *loop, PsiRun *run, PsiOpTimes **rings, GError **error)
+prepare_ports (Loop *loop, GError **error)
 {
-  PsiWorld *world = loop->world;
-  guint n_ranks = world->ranks->len, n_streams = 0;
+  const GArray *ports = loop->world->ports;
+  gsize n_heads = 0;
+  guint longest = 0;
 
-  run->first_op = g_new (gsize, n_ranks + 1);
-  loop->first_stream = g_new (guint32, n_ranks + 1);
-  run->first_op[0] = 0;
-  for (guint r = 0; r < n_ranks; r++)
+  for (guint p = 0; p < ports->len; p++)
     {
-      const PsiProgram *program = psi_world_rank (world, r)->program;
-
-      loop->first_stream[r] = n_streams;
-      n_streams += program->n_streams;
-      run->first_op[r + 1] = run->first_op[r] + psi_program_n_ops (program);
-    }
-  loop->first_stream[n_ranks] = n_streams;
-  for (guint i = 0; i < RING; i++)
-    {
-      rings[i] = g_new0 (PsiOpTimes, run->first_op[n_ranks] + 1);
-      rings[i][0].post_ps = -1;
-    }
-  loop->streams = g_new0 (Stream, n_streams);
-  loop->ready = g_new (guint32, (gsize) n_streams * 3 + 64);
-  loop->held = g_array_new (FALSE, FALSE, sizeof (guint32));
-  loop->left = g_new0 (guint32, RING);
-  loop->ports = g_new0 (Port, world->ports->len);
-  loop->queue = psi_queue_new ();
-  for (guint p = 0; p < world->ports->len; p++)
-    {
-      const PsiPort *port = &g_array_index (world->ports, PsiPort, p);
+      const PsiPort *port = &g_array_index (ports, PsiPort, p);
 
       if (port->is_channel && port->n_members != 2)
         {
@@ -401,8 +386,50 @@ prepare (Loop *loop, PsiRun *run, PsiOpTimes **rings, GError **error)
                        port->n_members);
           return FALSE;
         }
-      loop->ports[p].heads = g_new (guint32, MAX (port->n_members, 1));
+      n_heads += port->n_members;
+      longest = MAX (longest, port->path->len);
     }
+  loop->ports = g_new0 (Port, ports->len);
+  loop->heads = g_new (guint32, MAX (n_heads, 1));
+  loop->uses = g_new (PsiLinkUse, MAX (longest, 1));
+  n_heads = 0;
+  for (guint p = 0; p < ports->len; p++)
+    {
+      loop->ports[p].n_members = g_array_index (ports, PsiPort, p).n_members;
+      loop->ports[p].heads = loop->heads + n_heads;
+      n_heads += loop->ports[p].n_members;
+    }
+  return TRUE;
+}
+
+static void
+prepare_streams (Loop *loop, PsiRun *run, gboolean record_times)
+{
+  PsiWorld *world = loop->world;
+  guint n_ranks = world->ranks->len;
+  guint32 n_streams = 0;
+
+  run->first_op = g_new0 (gsize, n_ranks + 1);
+  run->first_wait = g_new0 (gsize, n_ranks + 1);
+  loop->first_stream = g_new0 (guint32, n_ranks + 1);
+  for (guint r = 0; r < n_ranks; r++)
+    {
+      const PsiProgram *program = psi_world_rank (world, r)->program;
+
+      loop->first_stream[r + 1] = loop->first_stream[r] + program->n_streams;
+      run->first_op[r + 1] = run->first_op[r] + psi_program_n_ops (program);
+      run->first_wait[r + 1] = run->first_wait[r] + program->streams[0]->len;
+    }
+  n_streams = loop->first_stream[n_ranks];
+  if (record_times)
+    {
+      run->times = g_new0 (PsiOpTimes, run->first_op[n_ranks] + 1);
+      run->waits = g_new0 (PsiOpWait, run->first_wait[n_ranks] + 1);
+    }
+  loop->streams = g_new0 (Stream, MAX (n_streams, 1));
+  loop->ready = g_new (guint32, (gsize) n_streams * 3 + 64);
+  loop->held = g_array_new (FALSE, FALSE, sizeof (guint32));
+  loop->queue = psi_queue_new ();
   for (guint r = 0; r < n_ranks; r++)
     {
       const PsiProgram *program = psi_world_rank (world, r)->program;
@@ -416,14 +443,9 @@ prepare (Loop *loop, PsiRun *run, PsiOpTimes **rings, GError **error)
           stream->length = program->streams[s]->len;
           stream->rank = r;
           stream->index = (guint8) s;
-          stream->free_ps = 0;
-          stream->moving_ps = PSI_TIME_MAX;
-          for (guint i = 0; i < RING; i++)
-            {
-              stream->times[i] = rings[i] + offset;
-              if (stream->length > 0)
-                stream->times[i][0].post_ps = -1;
-            }
+          stream->sent_ps = PSI_TIME_MAX;
+          stream->times = record_times ? run->times + offset : NULL;
+          stream->waits = record_times && s == 0 ? run->waits + run->first_wait[r] : NULL;
           offset += stream->length;
           if (stream->length > 0)
             {
@@ -432,66 +454,88 @@ prepare (Loop *loop, PsiRun *run, PsiOpTimes **rings, GError **error)
             }
         }
     }
-  for (guint i = 0; i < RING; i++)
-    loop->left[i] = loop->n_streams_used;
-  return TRUE;
+  for (guint i = 0; i < AHEAD; i++)
+    loop->iterations[i] = (Iteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop->n_streams_used };
+}
+
+/* Streams stand in different iterations: bring every recorded op to iteration `last`. */
+static void
+align_times (Loop *loop, PsiRun *run, guint32 last)
+{
+  for (guint32 s = 0; s < loop->first_stream[loop->world->ranks->len]; s++)
+    {
+      const Stream *stream = &loop->streams[s];
+
+      for (guint32 i = 0; i < stream->length; i++)
+        {
+          guint32 iteration = i < stream->position ? stream->iteration : stream->iteration - 1;
+          PsiTime back_ps = (PsiTime) (iteration - last) * run->period_ps;
+
+          stream->times[i].start_ps -= back_ps;
+          stream->times[i].end_ps -= back_ps;
+          if (stream->waits == NULL)
+            continue;
+          stream->waits[i].post_ps -= back_ps;
+          if (stream->waits[i].before_ps < PSI_TIME_MAX)
+            stream->waits[i].before_ps -= back_ps;
+          if (stream->waits[i].moving_ps < PSI_TIME_MAX)
+            stream->waits[i].moving_ps -= back_ps;
+        }
+    }
 }
 
 PsiRun *
 psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
 {
+  static const PsiRunOptions defaults = { 0 };
   g_autoptr (PsiRun) run = g_new0 (PsiRun, 1);
   g_auto (Loop) loop = { .world = world };
-  PsiOpTimes *rings[RING] = { NULL };
   PsiTime now_ps = 0, shift_ps = 0, middle_ps = 0;
-  guint32 max_distance = 1, matches = 0;
+  guint32 reach = 1, matches = 0, limit;
 
-  guint32 limit = options != NULL && options->max_iterations > 0 ? options->max_iterations : DEFAULT_ITERATIONS;
-
+  options = options != NULL ? options : &defaults;
+  limit = options->max_iterations > 0 ? options->max_iterations : DEFAULT_ITERATIONS;
   psi_links_reset (world->links);
   for (guint p = 0; p < world->programs->len; p++)
-    max_distance = MAX (max_distance, ((PsiProgram *) g_ptr_array_index (world->programs, p))->max_distance);
-  gboolean ok = prepare (&loop, run, rings, error);
-  while (ok && loop.complete < limit)
+    reach = MAX (reach, ((PsiProgram *) g_ptr_array_index (world->programs, p))->max_distance);
+  if (!prepare_ports (&loop, error))
+    return NULL;
+  prepare_streams (&loop, run, !options->no_record);
+
+  while (loop.complete < limit)
     {
-      ok = run_iteration (&loop, &now_ps);
-      if (!ok)
+      if (!run_iteration (&loop, &now_ps))
         {
           g_autofree char *waiting = describe_waiting (&loop);
+          gboolean late = now_ps >= PSI_TIME_MAX / 2;
 
-          g_set_error (error, PSI_RUN_ERROR, now_ps >= PSI_TIME_MAX ? PSI_RUN_ERROR_TIME : PSI_RUN_ERROR_DEADLOCK, "%s",
-                       waiting);
-          break;
+          g_set_error (error, PSI_RUN_ERROR, late ? PSI_RUN_ERROR_TIME : PSI_RUN_ERROR_DEADLOCK, "%s",
+                       late ? "simulated time is out of range" : waiting);
+          return NULL;
         }
-      guint32 last = loop.complete - 1;
-      if (last == (limit - 1) / 2)
+      Iteration *iteration = &loop.iterations[(loop.complete - 1) % AHEAD];
+      shift_ps = iteration->least_ps;
+      matches = iteration->least_ps == iteration->most_ps ? matches + 1 : 0;
+      *iteration = (Iteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop.n_streams_used };
+      if (loop.complete == (limit + 1) / 2)
         middle_ps = now_ps;
-      if (last > 0 && same_shift (&loop, run, rings, last, 1, &shift_ps))
-        matches++;
-      else
-        matches = 0;
-      if (matches >= max_distance && !(options != NULL && options->no_jump))
+      if (matches >= reach && !options->no_jump)
         break;
-      loop.left[last % RING] = loop.n_streams_used;
       for (guint i = 0; i < loop.held->len; i++)
         look_at (&loop, g_array_index (loop.held, guint32, i));
       g_array_set_size (loop.held, 0);
     }
-  if (ok)
-    {
-      guint32 last = loop.complete - 1;
-
-      run->periodic = matches >= max_distance || loop.complete == 1;
-      run->period_ps = run->periodic && loop.complete > 1 ? shift_ps
-                       : loop.complete > 1                ? (now_ps - middle_ps) / MAX (1, last - (limit - 1) / 2)
-                                                          : now_ps;
-      run->iterations = loop.complete;
-      run->n_events = loop.n_events;
-      run->times = g_steal_pointer (&rings[last % RING]);
-    }
-  for (guint i = 0; i < RING; i++)
-    g_free (rings[i]);
-  return ok ? g_steal_pointer (&run) : NULL;
+  run->periodic = matches >= reach || loop.n_streams_used == 0;
+  run->iterations = loop.complete;
+  run->makespan_ps = now_ps;
+  run->n_events = loop.n_events;
+  run->period_ps = loop.n_streams_used == 0 ? 0
+                   : run->periodic          ? shift_ps
+                   : loop.complete > 1      ? (now_ps - middle_ps) / (loop.complete - (limit + 1) / 2)
+                                            : now_ps;
+  if (!options->no_record)
+    align_times (&loop, run, loop.complete - 1);
+  return g_steal_pointer (&run);
 }
 
 void
@@ -500,17 +544,8 @@ psi_run_free (PsiRun *run)
   if (run == NULL)
     return;
   g_free (run->first_op);
+  g_free (run->first_wait);
   g_free (run->times);
+  g_free (run->waits);
   g_free (run);
-}
-
-const PsiOpTimes *
-psi_run_times (const PsiRun *run, const PsiWorld *world, PsiRankId rank, PsiOpId op)
-{
-  const PsiProgram *program = psi_world_rank (world, rank)->program;
-  gsize offset = run->first_op[rank];
-
-  for (guint s = 0; s < PSI_OP_STREAM (op); s++)
-    offset += program->streams[s]->len;
-  return &run->times[offset + PSI_OP_POSITION (op)];
 }
