@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Whole runs of the engine: W1 (ring all-reduce, every message or in groups), W2 (a data-parallel step) and W3
+ * (asynchronous compute), the workloads that simulators of the field were measured on. Prints a table, or JSON with
+ * --json; user CPU seconds, peak resident memory. */
+#include "psi-run.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+typedef struct
+{
+  const char *name;
+  guint ranks;
+  PsiWorld *(*build) (guint ranks);
+  guint max_iterations;
+} Case;
+
+static double
+user_cpu_s (void)
+{
+  struct rusage usage;
+
+  getrusage (RUSAGE_SELF, &usage);
+  return (double) usage.ru_utime.tv_sec + 1e-6 * (double) usage.ru_utime.tv_usec;
+}
+
+static PsiTransferId
+ring_transfer (PsiWorld *world, gint64 bytes)
+{
+  PsiTransfer transfer
+      = { .bytes = bytes, .cap_bytes_per_s = HUGE_VAL, .latency_ps = 500000, .weights = { 1 }, .hops = 1 };
+
+  return psi_world_add_transfer (world, &transfer);
+}
+
+/* W1: 104,857,600 B, 50e9 B/s, 500 ns; rank i sends step s + 1 once it has received step s. */
+static PsiWorld *
+build_ring (guint ranks)
+{
+  PsiWorld *world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 2);
+  PsiTransferId transfer = ring_transfer (world, (104857600 + ranks - 1) / ranks);
+  PsiOpId received = PSI_OP_NONE;
+
+  for (guint s = 0; s < 2 * (ranks - 1); s++)
+    {
+      PsiOpId send = psi_program_message (program, 0, PSI_OP_SEND, 0, transfer, 0);
+
+      psi_program_after (program, send, received, 0);
+      received = psi_program_message (program, 1, PSI_OP_RECV, 1, transfer, 0);
+    }
+  for (guint r = 0; r < ranks; r++)
+    psi_world_add_rank (world, program, 1, 0);
+  for (guint r = 0; r < ranks; r++)
+    {
+      PsiPortId port = psi_world_add_channel (world);
+
+      psi_world_bind (world, r, 0, port);
+      psi_world_bind (world, (r + 1) % ranks, 1, port);
+      psi_world_add_path (world, port, psi_links_add (world->links, 50e9), 0);
+    }
+  return world;
+}
+
+/* The same with all messages of a step as one group. */
+static PsiWorld *
+build_ring_groups (guint ranks)
+{
+  PsiWorld *world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 1);
+  PsiTransferId transfer = ring_transfer (world, (104857600 + ranks - 1) / ranks);
+  PsiPortId port = psi_world_add_communicator (world);
+
+  for (guint s = 0; s < 2 * (ranks - 1); s++)
+    psi_program_message (program, 0, PSI_OP_COLLECTIVE, 0, transfer, 0);
+  psi_world_bind (world, psi_world_add_rank (world, program, ranks, 0), 0, port);
+  psi_world_add_path (world, port, psi_links_add (world->links, 50e9), 0);
+  return world;
+}
+
+/* W3: 100 ops of U(1, 1e6) us a rank, no communication. */
+static PsiWorld *
+build_asynchronous (guint ranks)
+{
+  PsiWorld *world = psi_world_new ();
+  g_autoptr (GRand) random = g_rand_new_with_seed (1);
+
+  for (guint r = 0; r < ranks; r++)
+    {
+      PsiProgram *program = psi_world_add_program (world, 1);
+
+      for (guint i = 0; i < 100; i++)
+        psi_program_work (program, 0, psi_time_from_s (g_rand_double_range (random, 1e-6, 1)), 0);
+      psi_world_add_rank (world, program, 1, 0);
+    }
+  return world;
+}
+
+static const Case cases[] = { { "W1 ring, messages", 64, build_ring, 1 },
+                              { "W1 ring, messages", 512, build_ring, 1 },
+                              { "W1 ring, messages", 1024, build_ring, 1 },
+                              { "W1 ring, messages", 4096, build_ring, 1 },
+                              { "W1 ring, groups", 4096, build_ring_groups, 1 },
+                              { "W1 ring, groups", 65536, build_ring_groups, 1 },
+                              { "W3 asynchronous", 4096, build_asynchronous, 1 } };
+
+int
+main (int argc, char **argv)
+{
+  gboolean json = argc > 1 && strcmp (argv[1], "--json") == 0;
+
+  if (!json)
+    printf ("%-20s %8s %12s %10s %10s %14s\n", "workload", "ranks", "events", "CPU s", "M ev/s", "makespan ms");
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      double begin_s = user_cpu_s ();
+      g_autoptr (PsiWorld) world = cases[i].build (cases[i].ranks);
+      PsiRunOptions options = { .max_iterations = cases[i].max_iterations, .no_record = TRUE };
+      g_autoptr (PsiRun) run = psi_run (world, &options, &error);
+      double cpu_s = user_cpu_s () - begin_s;
+
+      if (run == NULL)
+        {
+          fprintf (stderr, "%s: %s\n", cases[i].name, error->message);
+          return 1;
+        }
+      printf (json ? "{\"workload\": \"%s\", \"ranks\": %u, \"events\": %" G_GUINT64_FORMAT
+                     ", \"cpu_s\": %.4f, \"million_events_per_s\": %.2f, \"makespan_ms\": %.9f}\n"
+                   : "%-20s %8u %12" G_GUINT64_FORMAT " %10.4f %10.2f %14.6f\n",
+              cases[i].name, cases[i].ranks, run->n_events, cpu_s, 1e-6 * (double) run->n_events / MAX (cpu_s, 1e-9),
+              1e-9 * (double) run->makespan_ps);
+    }
+  struct rusage usage;
+  getrusage (RUSAGE_SELF, &usage);
+  if (!json)
+    printf ("peak resident memory %.1f MB\n", (double) usage.ru_maxrss / 1e3);
+  return 0;
+}
