@@ -29,7 +29,7 @@ number_node (double value)
   return node;
 }
 
-/* Like json_to_string(), but fractions have six significant digits and not seventeen. */
+/* Like json_to_string(), but fractions have at most six digits and not seventeen. */
 static void
 append_node (GString *text, JsonNode *node)
 {
@@ -62,7 +62,9 @@ append_node (GString *text, JsonNode *node)
   else if (JSON_NODE_HOLDS_VALUE (node) && json_node_get_value_type (node) == G_TYPE_DOUBLE)
     {
       char number[G_ASCII_DTOSTR_BUF_SIZE];
-      g_string_append (text, g_ascii_formatd (number, sizeof number, "%.6g", json_node_get_double (node)));
+      double value = json_node_get_double (node);
+      const char *format = fabs (value) >= 1e6 && fabs (value) < 1e18 ? "%.0f" : "%.6g";
+      g_string_append (text, g_ascii_formatd (number, sizeof number, format, value));
     }
   else
     {
@@ -538,11 +540,15 @@ psi_profile_load (const char *file, GError **error)
                                                                              : "cannot be read");
       return NULL;
     }
-  if (!g_utf8_validate (text, (gssize) length, NULL) ||
-      !json_parser_load_from_data (parser, text, (gssize) length, NULL))
+  if (!g_utf8_validate (text, (gssize) length, NULL))
+    {
+      g_set_error (error, PSI_PROFILE_ERROR, PSI_PROFILE_ERROR_SYNTAX, "%s: not a text file", file);
+      return NULL;
+    }
+  if (!json_parser_load_from_data (parser, text, (gssize) length, &why))
     {
       g_set_error (error, PSI_PROFILE_ERROR, PSI_PROFILE_ERROR_SYNTAX, "%s:%u: not valid JSON", file,
-                   MAX (1, json_parser_get_current_line (parser)));
+                   psi_json_error_line (why));
       return NULL;
     }
   JsonNode *node = json_parser_get_root (parser);

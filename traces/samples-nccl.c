@@ -67,10 +67,9 @@ finish_table (Log *log, GError **error)
     return TRUE;
   const char *operation = log->given ? log->given : log->operation;
   if (operation == NULL)
-    operation = psi_samples_guess_operation (log->file, log->redop, log->has_root, log->bus_ratio, &log->n_ranks);
-  if (log->n_ranks < 2 && operation && g_str_equal (operation, "all_reduce") && log->bus_ratio >= 1 &&
-      log->bus_ratio < 2)
-    log->n_ranks = (guint) round (2 / (2 - log->bus_ratio));
+    operation = psi_samples_guess_operation (log->file, log->redop, log->has_root, log->bus_ratio);
+  if (log->n_ranks < 2 && operation)
+    log->n_ranks = psi_samples_guess_ranks (operation, log->bus_ratio);
   if (operation == NULL || log->n_ranks < 2)
     {
       g_set_error (error, PSI_SAMPLES_ERROR, PSI_SAMPLES_ERROR_OPERATION,
@@ -354,7 +353,9 @@ psi_samples_read_nccl_json (PsiSamples *samples, const char *file, JsonObject *l
         }
     }
   if (operation == NULL)
-    operation = psi_samples_guess_operation (file, redop, root && !strchr (root, '-'), bus_ratio, &n_ranks);
+    operation = psi_samples_guess_operation (file, redop, root && !strchr (root, '-'), bus_ratio);
+  if (n_ranks < 2 && operation)
+    n_ranks = psi_samples_guess_ranks (operation, bus_ratio);
   if (operation == NULL || n_ranks < 2 || samples->curves->len == before)
     {
       g_set_error (error, PSI_SAMPLES_ERROR, PSI_SAMPLES_ERROR_OPERATION, "%s: %s", file,

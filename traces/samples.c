@@ -58,8 +58,7 @@ psi_samples_operation (const char *name)
 }
 
 const char *
-psi_samples_guess_operation (const char *file, const char *redop, gboolean has_root, double bus_ratio,
-                             guint *inout_n_ranks)
+psi_samples_guess_operation (const char *file, const char *redop, gboolean has_root, double bus_ratio)
 {
   g_autofree char *base = g_path_get_basename (file);
   g_autofree char *plain = g_ascii_strdown (base, -1);
@@ -79,15 +78,25 @@ psi_samples_guess_operation (const char *file, const char *redop, gboolean has_r
   /* Ratios: all-reduce 2(n-1)/n >= 1, rooted operations 1, the others (n-1)/n < 1. */
   if (has_root && fabs (bus_ratio - 1) < 0.02)
     return sums ? "reduce" : "broadcast";
-  if (sums && bus_ratio > 0.98 && bus_ratio < 2)
-    {
-      if (*inout_n_ranks == 0)
-        *inout_n_ranks = (guint) MAX (2, round (2 / (2 - bus_ratio)));
-      return "all_reduce";
-    }
-  if (bus_ratio < 0.98 && *inout_n_ranks == 0)
-    *inout_n_ranks = (guint) MAX (2, round (1 / (1 - bus_ratio)));
-  return sums && bus_ratio < 0.98 ? "reduce_scatter" : NULL;
+  if (sums && bus_ratio < 2)
+    return bus_ratio > 0.98 ? "all_reduce" : "reduce_scatter";
+  return NULL;
+}
+
+guint
+psi_samples_guess_ranks (const char *operation, double bus_ratio)
+{
+  if (g_str_equal (operation, "all_reduce"))
+    return bus_ratio > 0.98 && bus_ratio < 2 ? (guint) MAX (2, round (2 / (2 - bus_ratio))) : 0;
+  return bus_ratio > 0.4 && bus_ratio < 0.999 ? (guint) MAX (2, round (1 / (1 - bus_ratio))) : 0;
+}
+
+guint
+psi_json_error_line (const GError *error)
+{
+  const char *colon = strchr (error->message, ':');
+  guint64 line = colon ? g_ascii_strtoull (colon + 1, NULL, 10) : 0;
+  return (guint) CLAMP (line, 1, G_MAXUINT);
 }
 
 static gboolean
@@ -115,7 +124,7 @@ read_text (PsiSamples *samples, const char *file, const char *text, const char *
   if (!json_parser_load_from_data (parser, text, -1, &why))
     {
       g_set_error (error, PSI_SAMPLES_ERROR, PSI_SAMPLES_ERROR_SYNTAX, "%s:%u: not valid JSON", file,
-                   MAX (1, json_parser_get_current_line (parser)));
+                   psi_json_error_line (why));
       return FALSE;
     }
   return psi_samples_read_nccl_json (samples, file, json_node_get_object (json_parser_get_root (parser)), operation,

@@ -56,6 +56,9 @@ gboolean psi_samples_read (PsiSamples *samples, const char *file, const char *op
  * it is none. */
 const char *psi_samples_operation (const char *name);
 
+/* The line an error of json-glib's parser is about ("<data>:3:1: Parse error"); 1 if it does not say. */
+guint psi_json_error_line (const GError *error);
+
 #define PSI_SAMPLES_ERROR (psi_samples_error_quark ())
 typedef enum
 {
@@ -74,7 +77,9 @@ gboolean psi_samples_read_nccl_text (PsiSamples *samples, const char *file, cons
 gboolean psi_samples_read_nccl_json (PsiSamples *samples, const char *file, JsonObject *log, const char *operation,
                                      GError **error);
 
-/* Name, or guess from the ratio of bus to algorithm bandwidth, the operation of an nccl-tests table. `redop` and
- * `has_root` are its columns. Returns NULL if it stays open. *inout_n_ranks = 0: told from the ratio if possible. */
-const char *psi_samples_guess_operation (const char *file, const char *redop, gboolean has_root, double bus_ratio,
-                                         guint *inout_n_ranks);
+/* The operation of an nccl-tests table, by the name of the file or by the ratio of bus to algorithm bandwidth; `redop`
+ * and `has_root` are its columns. NULL if it stays open. */
+const char *psi_samples_guess_operation (const char *file, const char *redop, gboolean has_root, double bus_ratio);
+
+/* How many ranks have that ratio of bandwidths; 0 if it does not tell. */
+guint psi_samples_guess_ranks (const char *operation, double bus_ratio);
