@@ -65,8 +65,9 @@ guint
 psi_step_group_size (const PsiStep *step, PsiDimension dimension)
 {
   const PsiPlan *plan = step->plan;
+  guint data = (plan->keeps_all ? 1 : plan->dp) * plan->cp; /* `single`: the workers are one GPU */
   const guint sizes[PSI_N_DIMENSIONS] = {
-    plan->dp * plan->cp, plan->tp, plan->cp, plan->ep, plan->dp * plan->cp / plan->ep, plan->shard_group, step->gpus
+    data, plan->tp, plan->cp, plan->ep, MAX (data / plan->ep, 1), plan->shard_group, step->gpus
   };
 
   return sizes[dimension];
@@ -186,10 +187,59 @@ make_info (PsiTraffic traffic, gint64 sent_bytes, guint hops)
   return info;
 }
 
+/* ---- Calls made before: a step repeats the same few collectives and messages thousands of times ---- */
+
+typedef struct
+{
+  gint64 bytes;
+  guint32 stream, what, index; /* collective: op, dimension; message: what, index */
+  guint32 other;               /* collective: none; message: the other rank, its direction in the lowest bit */
+  guint32 traffic, unused;
+} CallKey;
+
+typedef struct
+{
+  CallKey key;
+  guint slot;
+  PsiTransferId transfer;
+} Call;
+
+#define NO_RANK G_MAXUINT32
+
+static const Call *
+find_call (const PsiStepRank *rank, const CallKey *key)
+{
+  for (guint i = 0; rank->calls != NULL && i < rank->calls->len; i++)
+    {
+      const Call *call = &g_array_index (rank->calls, Call, i);
+
+      if (memcmp (&call->key, key, sizeof *key) == 0)
+        return call;
+    }
+  return NULL;
+}
+
+static const Call *
+remember_call (PsiStepRank *rank, const CallKey *key, guint slot, PsiTransferId transfer)
+{
+  Call call = { .key = *key, .slot = slot, .transfer = transfer };
+
+  if (rank->calls == NULL)
+    rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
+  g_array_append_val (rank->calls, call);
+  return &g_array_index (rank->calls, Call, rank->calls->len - 1);
+}
+
 PsiOpId
 psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension,
                      gint64 bytes, PsiTraffic traffic)
 {
+  const CallKey call_key = { bytes, stream, op, dimension, NO_RANK, traffic, 0 };
+  const Call *call = find_call (rank, &call_key);
+
+  if (call != NULL)
+    return psi_program_message (rank->program, stream, PSI_OP_COLLECTIVE, call->slot, call->transfer,
+                                PSI_TAG_TRAFFIC + traffic);
   PsiGroupShape shape = dimension_shape (step, dimension);
   PsiCollectiveCost cost;
 
@@ -216,8 +266,9 @@ psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollecti
                                                                     : data_index / size);
   PsiPortId port = port_for (step, key, FALSE);
 
-  return psi_program_message (rank->program, stream, PSI_OP_COLLECTIVE, slot_for (step, rank, port, TRUE, TRUE),
-                              transfer_for (step, &cost, &info), PSI_TAG_TRAFFIC + traffic);
+  call = remember_call (rank, &call_key, slot_for (step, rank, port, TRUE, TRUE), transfer_for (step, &cost, &info));
+  return psi_program_message (rank->program, stream, PSI_OP_COLLECTIVE, call->slot, call->transfer,
+                              PSI_TAG_TRAFFIC + traffic);
 }
 
 PsiOpId
@@ -268,6 +319,13 @@ static PsiOpId
 message (PsiStep *step, PsiStepRank *from, PsiStepRank *to, gboolean sending, guint stream, guint what, guint index,
          gint64 bytes, PsiTraffic traffic)
 {
+  PsiStepRank *self = sending ? from : to, *other = sending ? to : from;
+  const CallKey call_key = { bytes, stream, what, index, other->id << 1 | (sending != FALSE), traffic, 0 };
+  const Call *call = find_call (self, &call_key);
+  guint kind = sending ? PSI_OP_SEND : PSI_OP_RECV, tag = bytes > 0 ? PSI_TAG_TRAFFIC + traffic : PSI_TAG_TURN;
+
+  if (call != NULL)
+    return psi_program_message (self->program, stream, kind, call->slot, call->transfer, tag);
   gboolean crosses = crosses_node (step, from, to);
   PsiGroupShape shape = { .n_ranks = 2,
                           .n_nodes = crosses ? 2 : 1,
@@ -277,13 +335,12 @@ message (PsiStep *step, PsiStepRank *from, PsiStepRank *to, gboolean sending, gu
   PsiTransferInfo info = make_info (traffic, sending ? bytes : 0, 1);
   g_autofree char *key = g_strdup_printf ("pair/%u/%u/%u/%u", from->id, to->id, what, index);
   PsiPortId port = port_for (step, key, TRUE);
-  PsiStepRank *self = sending ? from : to;
 
   if (bytes > 0)
     psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, bytes, &shape, &cost);
-  return psi_program_message (self->program, stream, sending ? PSI_OP_SEND : PSI_OP_RECV,
-                              slot_for (step, self, port, sending, !sending), transfer_for (step, &cost, &info),
-                              bytes > 0 ? PSI_TAG_TRAFFIC + traffic : PSI_TAG_TURN);
+  call = remember_call (self, &call_key, slot_for (step, self, port, sending, !sending),
+                        transfer_for (step, &cost, &info));
+  return psi_program_message (self->program, stream, kind, call->slot, call->transfer, tag);
 }
 
 PsiOpId

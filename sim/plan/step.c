@@ -313,6 +313,7 @@ psi_step_free (PsiStep *step)
       g_clear_pointer (&rank->receives, g_array_unref);
       g_clear_pointer (&rank->uses, g_array_unref);
       g_clear_pointer (&rank->gathers, g_array_unref);
+      g_clear_pointer (&rank->calls, g_array_unref);
       g_free (rank->first_use);
       g_free (rank->ready);
       g_free (rank->update);

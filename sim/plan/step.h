@@ -112,6 +112,7 @@ typedef struct
   GArray *receives;   /* of PsiGate: boundary receives, gated by an earlier token */
   GArray *uses;       /* of PsiOpId: last op of each use of gathered parameters, in order */
   GArray *gathers;    /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
+  GArray *calls;      /* step-place.c: collectives and messages made before, with their slot and transfer */
   PsiOpId *first_use; /* [layers] first op of the step that reads the layer's parameters */
   PsiOpId *ready;     /* [layers] last op of the step that adds to the layer's gradients */
   PsiOpId *update;    /* [parts] cyclic: the update this rank makes */
