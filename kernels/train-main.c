@@ -192,6 +192,8 @@ train (TrainOptions *options, TrainError *error)
       schedule = train_schedule_load (options->schedule_path, error);
       if (schedule != NULL && schedule->n_ranks == 1)
         options->zero = 0;
+      if (schedule != NULL && options->zero >= 2) /* gathers and reductions go block by block */
+        train_schedule_split (schedule, options->blocks);
       good = schedule != NULL && check_zero (options, schedule, error) &&
              (plan = train_plan_new (schedule, options->steps, options->update, flags, error)) != NULL;
       if (good)

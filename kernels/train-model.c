@@ -10,8 +10,8 @@
 
 #define STREAM_MODEL 16 /* streams below belong to data-set.c */
 
-const char *const train_memory_names[TRAIN_N_MEMORY] = { "parameters",  "gradients", "optimizer",
-                                                         "activations", "boundary",  "communication" };
+const char *const train_memory_names[TRAIN_N_MEMORY] = { "parameters", "gradients", "optimizer",    "activations",
+                                                         "boundary",   "workspace", "communication" };
 
 static void
 count (TrainMeter *meter, TrainMemory class, size_t add_bytes, size_t take_bytes)

@@ -17,6 +17,8 @@ train_is_stale (TrainUpdate update, int worker, int part, int n_workers, int n_p
   return (long) (worker + 1) * n_parts + (long) (part + 1) * n_workers < (long) (n_parts + 1) * n_workers;
 }
 
+#define MAX_PLACES 3e8 /* ops of a run; more would not fit memory */
+
 /* Where the forward, the input-gradient and the weight-gradient op of a (replica, micro-batch, part) stand. A full
  * backward is both of the latter. */
 enum
@@ -527,6 +529,12 @@ train_plan_new (const TrainSchedule *schedule, int n_steps, TrainUpdate update, 
   Builder builder = { .plan = plan, .schedule = schedule, .total = (int) total, .error = error };
   bool good = true, owned = (flags & TRAIN_PLAN_OWNED) != 0;
 
+  if ((double) n_places > MAX_PLACES || (double) n_updates > MAX_PLACES)
+    {
+      free (plan);
+      train_fail (error, "the run is too long: %zu micro-batches on %zu parts", total, n_parts);
+      return NULL;
+    }
   plan->schedule = schedule;
   plan->n_steps = n_steps;
   plan->n_batches = schedule->micro_batches * (schedule->replicas ? schedule->n_ranks : 1);

@@ -61,6 +61,10 @@ TrainSchedule *train_schedule_parse (const char *text, const char *name, TrainEr
 TrainSchedule *train_schedule_load (const char *path, TrainError *error); /* "-" reads standard input */
 void train_schedule_free (TrainSchedule *schedule);
 
+/* Cut the one part of a schedule in which every rank holds the whole model into `n_units` parts; others stay as they
+ * are. */
+void train_schedule_split (TrainSchedule *schedule, int n_units);
+
 /* Part held as `chunk` by `rank`. */
 int train_schedule_part (const TrainSchedule *schedule, int rank, int chunk);
 

@@ -278,6 +278,24 @@ test_activations (void)
   check_kept ("cyclic-v2-3.sched", 3, 0, 3);
 }
 
+/* At its peak a rank with zero 3 holds a quarter of parameters, momentum and gradients but of the layer at hand, whose
+ * parameters it has gathered and whose gradients it has not given away: 4 layers of 2 * 24^2. */
+static void
+test_gathers (void)
+{
+  const gint64 layer = 2 * 24 * 24 * (gint64) sizeof (float);
+  Run run = run_flags ("dp-4.sched", "--width 24 --blocks 4 --batch 1 --steps 2 --log steps --zero 3");
+  JsonObject *rank = run.lines->pdata[3], *peak;
+
+  g_assert_cmpint (run.status, ==, 0);
+  peak = json_object_get_object_member (rank, "at_peak");
+  g_assert_cmpint (json_object_get_int_member (peak, "parameters_bytes"), ==, layer);
+  g_assert_cmpint (json_object_get_int_member (peak, "optimizer_bytes"), ==, layer);
+  g_assert_cmpint (json_object_get_int_member (peak, "communication_bytes"), ==, layer);
+  g_assert_cmpint (json_object_get_int_member (peak, "gradients_bytes"), ==, layer + 3 * layer / 4);
+  run_clear (&run);
+}
+
 /* Between steps: parameters and momentum, sharded as --zero says; one rank of four, 4 * 2 * 24^2 parameters. */
 static void
 test_state (void)
@@ -332,7 +350,18 @@ test_lines (void)
           g_assert_cmpuint (json_array_get_length (json_object_get_array_member (line, "cpu_s")), ==, 4);
         }
       else if (json_object_has_member (line, "rank"))
-        g_assert_cmpint (json_object_get_int_member (line, "involuntary_switches"), >=, 0);
+        {
+          JsonObject *peak = json_object_get_object_member (line, "at_peak");
+          g_autoptr (GList) names = json_object_get_members (peak);
+          gint64 sum = 0;
+
+          for (GList *name = names; name != NULL; name = name->next)
+            sum += json_object_get_int_member (peak, name->data);
+          g_assert_cmpint (sum, ==, json_object_get_int_member (line, "peak_bytes"));
+          g_assert_cmpuint (g_list_length (names), ==, 7);
+          g_assert_true (json_object_has_member (peak, "workspace_bytes"));
+          g_assert_cmpint (json_object_get_int_member (line, "involuntary_switches"), >=, 0);
+        }
     }
   g_assert_cmpint (n_ops, ==, 3 * 4 * (16 + 1));
   g_assert_cmpint (n_steps, ==, 3);
@@ -501,6 +530,7 @@ main (int argc, char **argv)
   g_test_add_func ("/kernels/train-host/zero", test_zero);
   g_test_add_func ("/kernels/train-host/activations", test_activations);
   g_test_add_func ("/kernels/train-host/state", test_state);
+  g_test_add_func ("/kernels/train-host/gathers", test_gathers);
   g_test_add_func ("/kernels/train-host/lines", test_lines);
   g_test_add_func ("/kernels/train-host/loss-falls", test_loss_falls);
   g_test_add_func ("/kernels/train-host/faults", test_faults);
