@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """psisim train and converge, whole: the schedules that the simulator prints train, on real tensors, what their update rule
-says, whatever the plan. Usage: train-cli.py PSISIM. Skips (77) where the training program is not built."""
+says, whatever the plan. Usage: test-train-cli.py PSISIM. Skips (77) where the training program is not built."""
 
 import json
 import subprocess
