@@ -5,7 +5,8 @@
  * The last worker updates (cdp-zero: the part's owner, the first worker to use the new version).
  * Versions: user u is worker i, `lag` steps after the step whose gradients made the version (1 fresh, 2 stale), in
  * order of virtual time. A hop to a separate worker starts when that worker has ended the backward that used its old
- * version; the receiver sends on after its own first op of the part. Workers that share the GPUs of a stage keep a
+ * version; the receiver sends on after its own first op of the part, or at once if the next user cannot wait so long
+ * (more workers than stages). Workers that share the GPUs of a stage keep a
  * second version instead, and only the first g users are on other GPUs (g GPUs in the pool, micro-batch n on n mod g);
  * gradients are added up on each GPU first, so the last g micro-batches hop. cdp-zero passes one copy from use to use.
  *
@@ -393,8 +394,9 @@ version_hops (PsiStep *step, guint part, GPtrArray *hops)
   gint64 gradient_bytes, parameter_bytes;
   PsiStepRank *from = rank_of (step, n - 1, part);
   PsiOpId ready = from->update[part];
-  gint64 ready_ps = backward_end (step, n - 1, part);
+  gint64 ready_ps = backward_end (step, n - 1, part), pass_ps = ready_ps, busy_until_ps = 0;
   guint lag = 0, holder = n - 1;
+  const Hop *arrival = NULL; /* what brought the version to the holder */
 
   part_elements (step, from, part, &gradient_bytes, &parameter_bytes);
   for (guint u = 0; u < uses->len && u < pool; u++)
@@ -410,9 +412,21 @@ version_hops (PsiStep *step, guint part, GPtrArray *hops)
         {
           Hop *hop = add_hop (hops, from, to, HOP_VERSION, part, parameter_bytes, PSI_TRAFFIC_PARAMETERS);
           gint64 gate_ps = (use->lag - 1) * s->period_ps + backward_end (step, use->worker, part);
-          gint64 pass_ps = MAX (ready_ps, is_separate (step) ? gate_ps : 0);
+          /* The next user begins while this one is at work (more workers than stages): the version goes on at once. */
+          gboolean at_once = use->time_ps < busy_until_ps && (arrival != NULL || holder == n - 1);
 
+          pass_ps = MAX (at_once ? pass_ps : ready_ps, is_separate (step) ? gate_ps : 0);
           hop->after_from = ready;
+          if (at_once && arrival != NULL)
+            {
+              hop->after_from = PSI_OP_NONE;
+              hop->after_hop = arrival;
+            }
+          else if (at_once)
+            {
+              hop->after_from = from->update[part];
+              hop->after_from_distance = lag;
+            }
           hop->skip_send = lag;
           hop->skip_receive = use->lag - 1;
           hop->after_to = is_separate (step) ? to->backward_last[last_index (step, use->worker, chunk)] : PSI_OP_NONE;
@@ -420,9 +434,13 @@ version_hops (PsiStep *step, guint part, GPtrArray *hops)
           hop->before_distance = 1;
           hop->send_time_ps = pass_ps - lag * s->period_ps - start_of (step, holder);
           hop->receive_time_ps = pass_ps - (use->lag - 1) * s->period_ps - start_of (step, use->worker);
+          arrival = hop;
         }
+      else
+        arrival = NULL;
       from = to;
       ready = forward;
+      busy_until_ps = use->time_ps + s->forward_ps[part];
       ready_ps = use->time_ps + 1;
       lag = use->lag;
       holder = use->worker;
@@ -486,7 +504,8 @@ psi_step_cyclic_messages (PsiStep *step)
 
       write_hop (step, hop, TRUE, &op);
       if (hop->after_hop != NULL)
-        psi_program_after (hop->from->program, op, GPOINTER_TO_UINT (g_hash_table_lookup (arrived, hop->after_hop)), 0);
+        psi_program_after (hop->from->program, op, GPOINTER_TO_UINT (g_hash_table_lookup (arrived, hop->after_hop)),
+                           hop->after_hop->before_distance);
       /* A sum goes on together with what came in; so it does from the last worker to the owner. */
       for (guint j = 0; j < hops->len && hop->traffic == PSI_TRAFFIC_GRADIENTS && hop->what != HOP_TURN; j++)
         {
