@@ -30,10 +30,11 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
   [PSI_OPTION_BACKEND] = { "backend", 0, "cuda|host", "what to measure: GPUs (default) or CPU cores" },
   [PSI_OPTION_BUDGET] = { "budget", 0, "SECONDS", "time to measure for (default 240)" },
   [PSI_OPTION_OPERATION] = { "op", 0, "OP", "the collective that logs of nccl-tests are about, if they do not say it" },
-  [PSI_OPTION_SOURCE] = { "source", 0, "TEXT", "where the numbers come from: makes the profile `published`" },
+  [PSI_OPTION_SOURCE] = { "source", 0, "TEXT", "fit: where the numbers come from, makes the profile `published`; validate: only these sources" },
   [PSI_OPTION_STEPS] = { "steps", 0, "N", "optimizer steps to train" },
   [PSI_OPTION_DATA] = { "data", 0, "PATH", "teacher, clusters, CIFAR-10 binary batches or MNIST IDX files" },
   [PSI_OPTION_RATE] = { "lr", 0, "RATE", "learning rate" },
+  [PSI_OPTION_STRICT] = { "strict", 0, NULL, "only rows that are complete enough to be scored strictly" },
 };
 
 #define BIT PSI_OPTION_BIT
@@ -117,7 +118,7 @@ const PsiCommand psi_commands[] = {
     .help = "run a plan for real on this machine, with a small model",
     .details = "Runs the schedule of the plan (the one 'schedule show' prints) on real tensors: one process for each "
                "rank, on the GPUs of this machine or on its cores. The model is a stack of equal blocks: 'layers' "
-               "(default: one for each part) of width 'hidden' (default 256), with 'micro_batch' samples. Prints "
+               "(default: one for each part) of width 'hidden' (default 256), with 'micro_batch' samples (default 32). Prints "
                "measured time, memory and loss. FILE is a scenario or a schedule file.",
     .max_words = 1,
     .keys = TRUE,
@@ -144,7 +145,18 @@ const PsiCommand psi_commands[] = {
     .keys = TRUE,
     .options = BIT (PSI_OPTION_JSON),
     .handler = psi_cmd_collective },
-  { .name = "validate" },
+  { .name = "validate",
+    .arguments = "RUNS.csv [-o OUT.csv]",
+    .help = "predict each measured run of a file and print the errors by source",
+    .details = "RUNS.csv has a header and one training run in each row: model dimensions, machine, degrees, batch, and "
+               "what was measured (step_time_s, peak_bytes with its memory_kind, outcome). An empty cell takes the "
+               "framework's default, which -v names. A row that cannot be predicted is named on stderr. --source A,B "
+               "takes the rows of these sources only, --strict those that are complete (tight is yes).",
+    .min_words = 1,
+    .max_words = 1,
+    .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_SOURCE) | BIT (PSI_OPTION_STRICT) | BIT (PSI_OPTION_PLOT) |
+               BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_CSV),
+    .handler = psi_cmd_validate },
   { NULL },
 };
 

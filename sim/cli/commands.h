@@ -35,6 +35,7 @@ typedef enum
   PSI_OPTION_STEPS,     /* train, converge */
   PSI_OPTION_DATA,      /* train, converge: what to train on */
   PSI_OPTION_RATE,      /* train, converge: learning rate */
+  PSI_OPTION_STRICT,    /* validate: rows with tight = yes only */
   PSI_N_OPTIONS
 } PsiOptionId;
 
@@ -91,6 +92,7 @@ int psi_cmd_calibrate (const PsiArguments *arguments);
 int psi_cmd_collective (const PsiArguments *arguments); /* words: OP */
 int psi_cmd_train (const PsiArguments *arguments);    /* words: [FILE] */
 int psi_cmd_converge (const PsiArguments *arguments);
+int psi_cmd_validate (const PsiArguments *arguments); /* words: RUNS.csv */
 int psi_cmd_help (const PsiArguments *arguments);
 int psi_cmd_complete (const PsiArguments *arguments);
 

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+#include "validate.h"
+
+#include "simulate-plan.h"
+
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <string.h>
+
+const char *const psi_outcome_names[] = { "", "ok", "oom", NULL };
+
+static void
+prediction_free (gpointer data)
+{
+  PsiPrediction *prediction = data;
+
+  g_free (prediction->id);
+  g_free (prediction->source);
+  g_free (prediction->group);
+  g_free (prediction->failure);
+  g_ptr_array_unref (prediction->assumptions);
+  g_free (prediction);
+}
+
+static void
+score_clear (gpointer data)
+{
+  g_free (((PsiSourceScore *) data)->source);
+}
+
+/* The rank whose bytes the row counts: the fullest, or the fullest of the last pipeline rank. */
+static const PsiRankReport *
+counted_rank (const PsiPlanReport *plan, gboolean last)
+{
+  const PsiRankReport *fullest = NULL;
+  int stage = -1;
+
+  for (guint i = 0; i < plan->ranks->len && last; i++)
+    stage = MAX (stage, g_array_index (plan->ranks, PsiRankReport, i).stage);
+  for (guint i = 0; i < plan->ranks->len; i++)
+    {
+      const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
+
+      if ((!last || row->stage == stage) && (fullest == NULL || row->peak_bytes > fullest->peak_bytes))
+        fullest = row;
+    }
+  return fullest;
+}
+
+static void
+take_memory (PsiPrediction *prediction, const PsiPlanReport *plan, const char *kind)
+{
+  const PsiRankReport *rank = counted_rank (plan, g_str_equal (kind, "allocated-last-rank"));
+
+  prediction->peak_bytes = (double) (g_str_equal (kind, "reserved") ? plan->reserved_bytes
+                                     : g_str_equal (kind, "device") ? plan->device_bytes
+                                                                    : rank->peak_bytes);
+  prediction->steady_bytes = (double) rank->steady_bytes;
+}
+
+static double
+error_of (double predicted, double measured)
+{
+  return predicted > 0 && measured > 0 ? predicted / measured - 1 : (double) NAN;
+}
+
+static gboolean
+simulate_run (PsiPrediction *prediction, const PsiRunTable *table, GError **error)
+{
+  const PsiSimulateOptions options = { .curves = FALSE };
+  g_autoptr (PsiSettings) settings = psi_validate_settings (table, prediction->run, prediction->assumptions, error);
+
+  if (settings == NULL)
+    return FALSE;
+  g_autoptr (PsiPlanReport) plan = psi_simulate_plan (prediction->id, settings, &options, NULL, error);
+  if (plan == NULL)
+    return FALSE;
+  prediction->step_time_s = psi_time_to_s (plan->step_time_ps);
+  prediction->outcome = plan->verdict == PSI_VERDICT_OOM ? PSI_OUTCOME_OOM : PSI_OUTCOME_OK;
+  take_memory (prediction, plan, psi_run_cell (table, prediction->run, PSI_RUN_MEMORY_KIND));
+  return TRUE;
+}
+
+/* "steady_bytes=12345" of the notes, or NAN. */
+static double
+steady_of_notes (const char *notes)
+{
+  const char *found = strstr (notes, "steady_bytes=");
+
+  return found != NULL ? g_ascii_strtod (found + strlen ("steady_bytes="), NULL) : (double) NAN;
+}
+
+static PsiPrediction *
+predict (const PsiRunTable *table, const PsiMeasuredRun *run)
+{
+  PsiPrediction *prediction = g_new0 (PsiPrediction, 1);
+  const char *outcome = psi_run_cell (table, run, PSI_RUN_OUTCOME);
+  g_autoptr (GError) error = NULL;
+
+  prediction->run = run;
+  prediction->id = g_strdup (psi_run_cell (table, run, PSI_RUN_ID));
+  prediction->source = g_strdup (psi_run_cell (table, run, PSI_RUN_SOURCE));
+  prediction->group = g_strdup (psi_run_cell (table, run, PSI_RUN_GROUP));
+  prediction->assumptions = g_ptr_array_new_with_free_func (g_free);
+  prediction->step_time_s = prediction->peak_bytes = prediction->steady_bytes = NAN;
+  prediction->tight = g_str_equal (psi_run_cell (table, run, PSI_RUN_TIGHT), "yes");
+  prediction->measured = g_str_equal (outcome, "ok")    ? PSI_OUTCOME_OK
+                         : g_str_equal (outcome, "oom") ? PSI_OUTCOME_OOM
+                                                        : PSI_OUTCOME_UNKNOWN;
+  prediction->measured_s = psi_run_number (table, run, PSI_RUN_STEP_TIME_S);
+  prediction->measured_bytes = psi_run_number (table, run, PSI_RUN_PEAK_BYTES);
+  prediction->measured_steady_bytes = steady_of_notes (psi_run_cell (table, run, PSI_RUN_NOTES));
+  if (!simulate_run (prediction, table, &error))
+    prediction->failure = g_strdup (error->message);
+  prediction->time_error = error_of (prediction->step_time_s, prediction->measured_s);
+  prediction->memory_error = error_of (prediction->peak_bytes, prediction->measured_bytes);
+  prediction->steady_error = error_of (prediction->steady_bytes, prediction->measured_steady_bytes);
+  return prediction;
+}
+
+static gboolean
+is_chosen (const PsiValidateOptions *options, const PsiRunTable *table, const PsiMeasuredRun *run)
+{
+  return (options->sources == NULL || g_strv_contains (options->sources, psi_run_cell (table, run, PSI_RUN_SOURCE))) &&
+         (!options->strict || g_str_equal (psi_run_cell (table, run, PSI_RUN_TIGHT), "yes"));
+}
+
+PsiValidation *
+psi_validate (const char *file, const PsiValidateOptions *options, GError **error)
+{
+  g_autoptr (PsiValidation) validation = g_new0 (PsiValidation, 1);
+
+  validation->table = psi_run_table_load (file, error);
+  if (validation->table == NULL)
+    return NULL;
+  validation->predictions = g_ptr_array_new_with_free_func (prediction_free);
+  validation->scores = g_array_new (FALSE, FALSE, sizeof (PsiSourceScore));
+  g_array_set_clear_func (validation->scores, score_clear);
+  for (guint i = 0; i < validation->table->runs->len; i++)
+    if (is_chosen (options, validation->table, validation->table->runs->pdata[i]))
+      g_ptr_array_add (validation->predictions, predict (validation->table, validation->table->runs->pdata[i]));
+  if (validation->predictions->len == 0)
+    {
+      g_set_error (error, PSI_RUNS_ERROR, PSI_RUNS_ERROR_SYNTAX, "%s: no row of that source%s", file,
+                   options->strict ? " with 'tight' yes" : "");
+      return NULL;
+    }
+  psi_validate_score (validation);
+  return g_steal_pointer (&validation);
+}
+
+void
+psi_validation_free (PsiValidation *validation)
+{
+  if (validation == NULL)
+    return;
+  g_clear_pointer (&validation->predictions, g_ptr_array_unref);
+  g_clear_pointer (&validation->scores, g_array_unref);
+  psi_run_table_free (validation->table);
+  g_free (validation);
+}
+
+/* ---- Writing ---- */
+
+static void
+append_number (GString *out, double value, const char *format)
+{
+  char text[G_ASCII_DTOSTR_BUF_SIZE];
+
+  g_string_append_c (out, ',');
+  if (!isnan (value))
+    g_string_append (out, g_ascii_formatd (text, sizeof text, format, value));
+}
+
+char *
+psi_validation_to_csv (const PsiValidation *validation)
+{
+  GString *out =
+      g_string_new ("id,predicted_step_time_s,predicted_peak_bytes,predicted_outcome,step_time_error,memory_error\n");
+
+  for (guint i = 0; i < validation->predictions->len; i++)
+    {
+      const PsiPrediction *prediction = validation->predictions->pdata[i];
+
+      psi_run_append_cell (out, prediction->id);
+      append_number (out, prediction->step_time_s, "%.6g");
+      append_number (out, prediction->peak_bytes, "%.0f");
+      g_string_append_printf (out, ",%s", psi_outcome_names[prediction->outcome]);
+      append_number (out, prediction->time_error, "%.4f");
+      append_number (out, prediction->memory_error, "%.4f");
+      g_string_append_c (out, '\n');
+    }
+  return g_string_free (out, FALSE);
+}
+
+static void
+add_number (JsonBuilder *builder, const char *name, double value)
+{
+  json_builder_set_member_name (builder, name);
+  if (isnan (value))
+    json_builder_add_null_value (builder);
+  else
+    json_builder_add_double_value (builder, value);
+}
+
+static void
+add_count (JsonBuilder *builder, const char *name, guint value)
+{
+  json_builder_set_member_name (builder, name);
+  json_builder_add_int_value (builder, value);
+}
+
+static void
+add_errors (JsonBuilder *builder, const char *name, const PsiErrors *errors)
+{
+  json_builder_set_member_name (builder, name);
+  json_builder_begin_object (builder);
+  add_count (builder, "n", errors->n);
+  add_number (builder, "mean", errors->mean);
+  add_number (builder, "median", errors->median);
+  add_number (builder, "p90", errors->p90);
+  add_number (builder, "bias", errors->bias);
+  json_builder_end_object (builder);
+}
+
+char *
+psi_validation_to_json (const PsiValidation *validation)
+{
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  g_autoptr (JsonGenerator) generator = json_generator_new ();
+
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "validate");
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < validation->scores->len; i++)
+    {
+      const PsiSourceScore *score = &g_array_index (validation->scores, PsiSourceScore, i);
+
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "source");
+      json_builder_add_string_value (builder, score->source);
+      add_count (builder, "rows", score->n_rows);
+      add_count (builder, "not_predicted", score->n_failed);
+      add_errors (builder, "step_time", &score->time);
+      add_errors (builder, "memory", &score->memory);
+      add_errors (builder, "steady", &score->steady);
+      json_builder_set_member_name (builder, "outcome");
+      json_builder_begin_object (builder);
+      add_count (builder, "ok_as_ok", score->verdicts[0][0]);
+      add_count (builder, "ok_as_oom", score->verdicts[0][1]);
+      add_count (builder, "oom_as_ok", score->verdicts[1][0]);
+      add_count (builder, "oom_as_oom", score->verdicts[1][1]);
+      json_builder_end_object (builder);
+      add_count (builder, "groups", score->n_groups);
+      add_number (builder, "kendall_tau", score->tau);
+      add_number (builder, "regret", score->regret);
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+  json_builder_end_object (builder);
+  json_generator_set_pretty (generator, TRUE);
+  g_autoptr (JsonNode) root = json_builder_get_root (builder);
+  json_generator_set_root (generator, root);
+  g_autofree char *text = json_generator_to_data (generator, NULL);
+  return g_strconcat (text, "\n", NULL);
+}
+
+static void
+append_percent (GString *out, double value, gboolean sign)
+{
+  if (isnan (value))
+    g_string_append (out, " - ");
+  else
+    g_string_append_printf (out, sign ? " %+.1f " : " %.1f ", 100 * value);
+}
+
+static void
+append_errors (GString *out, const PsiErrors *errors)
+{
+  g_string_append_printf (out, " %u |", errors->n);
+  append_percent (out, errors->mean, FALSE);
+  g_string_append (out, "/");
+  append_percent (out, errors->median, FALSE);
+  g_string_append (out, "/");
+  append_percent (out, errors->p90, FALSE);
+  g_string_append (out, "/");
+  append_percent (out, errors->bias, TRUE);
+  g_string_append (out, "|");
+}
+
+char *
+psi_validation_to_markdown (const PsiValidation *validation)
+{
+  GString *out = g_string_new ("| source | rows | not predicted | times | time error, %: mean / median / p90 / signed "
+                               "| memories | memory error, "
+                               "%: mean / median / p90 / signed | ok right | oom right | groups | tau | regret, % |\n"
+                               "| --- | ---: | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n");
+
+  for (guint i = 0; i < validation->scores->len; i++)
+    {
+      const PsiSourceScore *score = &g_array_index (validation->scores, PsiSourceScore, i);
+
+      g_string_append_printf (out, "| %s | %u | %u |", score->source, score->n_rows, score->n_failed);
+      append_errors (out, &score->time);
+      append_errors (out, &score->memory);
+      for (guint v = 0; v < 2; v++)
+        {
+          guint n = score->verdicts[v][0] + score->verdicts[v][1];
+
+          if (n == 0)
+            g_string_append (out, " - |");
+          else
+            g_string_append_printf (out, " %u of %u |", score->verdicts[v][v], n);
+        }
+      if (score->n_groups == 0)
+        g_string_append (out, " - | - | - |\n");
+      else
+        g_string_append_printf (out, " %u | %.2f | %.1f |\n", score->n_groups, score->tau, 100 * score->regret);
+    }
+  return g_string_free (out, FALSE);
+}
