@@ -122,6 +122,23 @@ gate_receive (PsiStepRank *rank, PsiOpId op)
   g_array_append_val (rank->receives, gate);
 }
 
+/* A boundary tensor leaves. Frameworks that wait for it do nothing else before. */
+static void
+note_send (const PsiStep *step, PsiStepRank *rank, PsiOpId op)
+{
+  if (step->plan->framework->blocking_sends && step->plan->pp > 1)
+    g_array_append_val (rank->sends, op);
+}
+
+/* The first op of a token comes after what the token before sent. */
+static void
+wait_for_sends (PsiStepRank *rank, PsiOpId first)
+{
+  for (guint i = 0; i < rank->sends->len; i++)
+    psi_program_after (rank->program, first, g_array_index (rank->sends, PsiOpId, i), 0);
+  g_array_set_size (rank->sends, 0);
+}
+
 /* Gather a layer's sharded parameters for the use that follows. */
 static PsiOpId
 gather (PsiStep *step, PsiStepRank *rank, guint layer)
@@ -158,10 +175,22 @@ boundary_bytes (const PsiStepRank *rank, guint layer)
   return psi_layer_kind (rank->shape->model, layer)->output_bytes;
 }
 
-/* Call `visit` for each edge between this part and a part on another rank: the layer whose output travels. Each
- * producer travels once to each part that reads it. */
+/* Of them on the wire: ranks of a tensor-parallel group hold the same tensor and may send a share each. */
+static gint64
+sent_bytes (const PsiStep *step, const PsiStepRank *rank, guint layer)
+{
+  const PsiPlan *plan = step->plan;
+  gint64 bytes = boundary_bytes (rank, layer);
+
+  if (!plan->framework->scattered_boundaries || plan->sequence_parallel || plan->pp == 1)
+    return bytes;
+  return (bytes + plan->tp - 1) / plan->tp;
+}
+
+/* Call `visit` for each edge between this part and a part on another rank: the layer whose output travels, and the
+ * first that reads it there. Each producer travels once to each part that reads it. */
 typedef void (*EdgeVisitor) (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer,
-                             guint from_part, guint to_part, gpointer data);
+                             guint reader, guint from_part, guint to_part, gpointer data);
 
 static void
 visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean incoming, EdgeVisitor visit,
@@ -188,7 +217,7 @@ visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean i
             continue;
           PsiStepRank *other = psi_step_rank_of_part (step, rank, incoming ? from : to, token->micro_batch);
           if (other != rank)
-            visit (step, rank, other, token, producer, from, to, data);
+            visit (step, rank, other, token, producer, l, from, to, data);
           last_layer = producer;
           last_part = to;
         }
@@ -220,11 +249,27 @@ shift_of (const PsiStep *step, const PsiStepRank *rank, PsiTokenKind kind, guint
   return 0;
 }
 
+/* Ops of a part's pass. A layer waits only for what it reads itself, so that branches run at the same time. */
 typedef struct
 {
-  Ops ops;
+  Ops ops;     /* of the whole part */
+  Ops *layers; /* [layers of the part] */
+  guint first_layer;
   gint64 bytes;
 } EdgeData;
+
+static void
+edge_data_clear (EdgeData *edge)
+{
+  g_free (edge->layers);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (EdgeData, edge_data_clear)
+
+static Ops *
+ops_of (const EdgeData *edge, guint layer)
+{
+  return &edge->layers[layer - edge->first_layer];
+}
 
 static guint
 edge_number (guint from, guint layer)
@@ -233,69 +278,71 @@ edge_number (guint from, guint layer)
 }
 
 static void
-receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from,
-                 guint to, gpointer data)
+receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint reader,
+                 guint from, guint to, gpointer data)
 {
   EdgeData *edge = data;
   gint64 bytes = boundary_bytes (rank, layer);
   PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_FORWARD), IN_FORWARD + 4 * to,
-                                 edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+                                 edge_number (from, layer), sent_bytes (step, rank, layer), PSI_TRAFFIC_BOUNDARY);
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
   psi_program_skip (rank->program, op,
                     token->shift - shift_of (step, other, PSI_TOKEN_FORWARD, from, token->micro_batch));
   gate_receive (rank, op);
   psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
-  psi_program_after (rank->program, edge->ops.first, op, 0);
-  edge->bytes += bytes;
+  psi_program_after (rank->program, ops_of (edge, reader)->first, op, 0);
+  psi_program_delta (rank->program, ops_of (edge, reader)->first, FALSE, PSI_MEMORY_BOUNDARY, -bytes);
 }
 
 static void
-send_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from,
-              guint to, gpointer data)
+send_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint reader,
+              guint from, guint to, gpointer data)
 {
   EdgeData *edge = data;
   gint64 bytes = boundary_bytes (rank, layer);
   PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_FORWARD), IN_FORWARD + 4 * to,
-                              edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+                              edge_number (from, layer), sent_bytes (step, rank, layer), PSI_TRAFFIC_BOUNDARY);
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
-  psi_program_after (rank->program, op, edge->ops.last, 0);
-  psi_program_delta (rank->program, edge->ops.last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
+  psi_program_after (rank->program, op, ops_of (edge, layer)->last, 0);
+  psi_program_delta (rank->program, ops_of (edge, layer)->last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
   psi_program_delta (rank->program, op, TRUE, PSI_MEMORY_BOUNDARY, -bytes);
+  note_send (step, rank, op);
 }
 
 static void
-receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from,
-                  guint to, gpointer data)
+receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer,
+                  guint reader, guint from, guint to, gpointer data)
 {
   EdgeData *edge = data;
   gint64 bytes = boundary_bytes (rank, layer);
   PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_BACKWARD), IN_BACKWARD + 4 * to,
-                                 edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+                                 edge_number (from, layer), sent_bytes (step, rank, layer), PSI_TRAFFIC_BOUNDARY);
   PsiTokenKind kind = token->kind == PSI_TOKEN_BACKWARD ? PSI_TOKEN_BACKWARD : PSI_TOKEN_BACKWARD_INPUT;
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
   psi_program_skip (rank->program, op, token->shift - shift_of (step, other, kind, to, token->micro_batch));
   gate_receive (rank, op);
   psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
-  psi_program_after (rank->program, edge->ops.first, op, 0);
+  psi_program_after (rank->program, ops_of (edge, layer)->first, op, 0);
   edge->bytes += bytes;
 }
 
 static void
-send_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint from,
-               guint to, gpointer data)
+send_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint reader,
+               guint from, guint to, gpointer data)
 {
   EdgeData *edge = data;
   gint64 bytes = boundary_bytes (rank, layer);
   PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_BACKWARD), IN_BACKWARD + 4 * to,
-                              edge_number (from, layer), bytes, PSI_TRAFFIC_BOUNDARY);
+                              edge_number (from, layer), sent_bytes (step, rank, layer), PSI_TRAFFIC_BOUNDARY);
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
-  psi_program_after (rank->program, op, edge->ops.last, 0);
-  psi_program_delta (rank->program, edge->ops.last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
+  psi_program_after (rank->program, op, ops_of (edge, reader)->last, 0);
+  psi_program_delta (rank->program, ops_of (edge, reader)->last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
   psi_program_delta (rank->program, op, TRUE, PSI_MEMORY_BOUNDARY, -bytes);
+  note_send (step, rank, op);
 }
 
 static void
@@ -304,7 +351,9 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   const PsiModel *model = rank->shape->model;
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
   gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
-  EdgeData edge = { .ops = { PSI_OP_NONE, PSI_OP_NONE } };
+  guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
+  g_auto (EdgeData)
+      edge = { .ops = { PSI_OP_NONE, PSI_OP_NONE }, .layers = g_new (Ops, n_layers), .first_layer = first_layer };
 
   for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
     {
@@ -330,9 +379,10 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       if (edge.ops.first == PSI_OP_NONE)
         edge.ops.first = ops.first;
       edge.ops.last = ops.last;
+      *ops_of (&edge, l) = ops;
     }
+  wait_for_sends (rank, edge.ops.first);
   visit_edges (step, rank, token, TRUE, receive_forward, &edge);
-  psi_program_delta (rank->program, edge.ops.first, FALSE, PSI_MEMORY_BOUNDARY, -edge.bytes);
   visit_edges (step, rank, token, FALSE, send_forward, &edge);
   rank->forward_first[index] = edge.ops.first;
   rank->forward_last[index] = edge.ops.last;
@@ -349,7 +399,9 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
   gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
   gboolean input_half = token->kind != PSI_TOKEN_BACKWARD_WEIGHT, weight_half = token->kind != PSI_TOKEN_BACKWARD_INPUT;
-  EdgeData edge = { .ops = { PSI_OP_NONE, PSI_OP_NONE } };
+  guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
+  g_auto (EdgeData)
+      edge = { .ops = { PSI_OP_NONE, PSI_OP_NONE }, .layers = g_new (Ops, n_layers), .first_layer = first_layer };
 
   for (guint l = step->partition.first[part + 1]; l > step->partition.first[part]; l--)
     {
@@ -360,7 +412,7 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       gint64 held = again > 0 ? kind->saved_bytes : kept; /* once what was dropped is there again */
       gboolean recomputes = plan->recompute != PSI_RECOMPUTE_NONE && !kind->never_recomputed &&
                             layer % plan->recompute_every == 0 && (again > 0 || plan->recompute == PSI_RECOMPUTE_FULL);
-      PsiOpId gathered = gather (step, rank, layer);
+      PsiOpId gathered = gather (step, rank, layer), begin = PSI_OP_NONE;
       Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
       PsiTime pending_ps = 0;
 
@@ -375,8 +427,7 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
           flush_work (rank, PSI_TAG_RECOMPUTE, token, part, again_ps, &again_ops);
           psi_program_delta (rank->program, again_ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, MAX (again, 0));
           psi_program_after (rank->program, again_ops.first, gathered, 0);
-          if (edge.ops.first == PSI_OP_NONE)
-            edge.ops.first = again_ops.first;
+          begin = again_ops.first;
         }
       if (input_half)
         add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_INPUT], PSI_TAG_BACKWARD, token, part, &pending_ps,
@@ -401,10 +452,12 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
           if (plan->zero >= 2 && !plan->cyclic)
             psi_step_scatter_gradients (step, rank, layer, ops.first, ops.last);
         }
+      *ops_of (&edge, layer) = (Ops){ begin != PSI_OP_NONE ? begin : ops.first, ops.last };
       if (edge.ops.first == PSI_OP_NONE)
-        edge.ops.first = ops.first;
+        edge.ops.first = ops_of (&edge, layer)->first;
       edge.ops.last = ops.last;
     }
+  wait_for_sends (rank, edge.ops.first);
   if (input_half)
     {
       visit_edges (step, rank, token, FALSE, receive_backward, &edge);
