@@ -202,6 +202,21 @@ criterion (double rss, guint n_points, guint n_segments)
   return n * log (rss / n + noise_floor * noise_floor) + (3.0 * n_segments - 1) * log (n);
 }
 
+/* A point as the search sees it: the median of it and its neighbours, so that one wild point does not get a range of
+ * its own. Where times ascend this changes nothing. */
+static PsiCurvePoint
+smoothed (const PsiCurvePoint *points, guint n, guint i)
+{
+  PsiCurvePoint point = points[i];
+
+  if (i > 0 && i + 1 < n)
+    {
+      double times[] = { points[i - 1].time_ns, points[i].time_ns, points[i + 1].time_ns };
+      point.time_ns = psi_fit_median (times, 3);
+    }
+  return point;
+}
+
 /* The best one, two or three ranges. ret_breaks are candidates, ret_breaks[0] = 0, one more at the end. */
 static guint
 search_breaks (const Search *search, guint n_points, guint ret_breaks[MOST_SEGMENTS + 1])
@@ -261,7 +276,10 @@ fit_segments (PsiCurve *curve)
     {
       prefix[i + 1] = prefix[i];
       for (guint j = at[i]; j < at[i + 1]; j++)
-        sums_add (&prefix[i + 1], &points[j], 1);
+        {
+          PsiCurvePoint point = smoothed (points, n, j);
+          sums_add (&prefix[i + 1], &point, 1);
+        }
     }
   breaks[1] = search.n;
   if (n > LEAST_POINTS)

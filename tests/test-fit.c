@@ -94,13 +94,14 @@ test_segments (void)
   g_assert_cmpfloat (curve->fit.max, <, 1e-4);
 }
 
-/* Errors are relative: the small sizes count as much as the large ones. One wild point does not bend the line. */
+/* Errors are relative: the small sizes count as much as the large ones. One wild point, too fast and so of
+ * great weight, does not bend the line. */
 static void
 test_outlier (void)
 {
   g_autoptr (GArray) points = g_array_new (FALSE, FALSE, sizeof (PsiCurvePoint));
   for (int shift = 3; shift <= 26; shift++)
-    add_point (points, exp2 (shift), (20e3 + exp2 (shift) * 0.01) * (shift == 8 ? 5 : shift % 2 ? 1.01 : 0.99));
+    add_point (points, exp2 (shift), (20e3 + exp2 (shift) * 0.01) * (shift == 8 ? 0.3 : shift % 2 ? 1.01 : 0.99));
   g_autoptr (PsiCurve) curve = fit (points);
   g_assert_cmpuint (curve->segments->len, ==, 1);
   assert_near (segment (curve, 0)->alpha_ns, 20e3, 0.02);
