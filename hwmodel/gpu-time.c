@@ -41,6 +41,11 @@
  * root (heads of 192/128 in the tables of SimuMax). */
 #define ATTENTION_HEAD 128
 #define ATTENTION_HEAD_RAMP 28
+/* The machine file gives the second generation. The first reached 0.65 of it (FlashAttention-2, figure 4, and published
+ * steps of long sequences on A100 and H100); the third, with TMA and asynchronous products, 1.5 to 2 times on Hopper
+ * (FlashAttention-3, arXiv 2407.08608, figures 5 and 6). Blackwell's share is given for its own kernels. */
+#define ATTENTION_FIRST 0.65
+#define ATTENTION_THIRD 1.6
 /* Unbatched unaligned products keep the matrix units, at half the rate (odd vocabularies). */
 #define UNALIGNED_SINGLE 0.5
 /* Partial sums in fp32, written and read again. */
@@ -187,6 +192,11 @@ attention_s (const PsiGpu *gpu, const PsiKernel *kernel)
   /* Fused kernels compute in 16 bits; 8 bits and fewer gain nothing without their own kernels. */
   if (dtype > PSI_DTYPE_BF16)
     dtype = psi_gpu_dtype (gpu, PSI_DTYPE_BF16);
+
+  if (kernel->generation == 1)
+    share *= ATTENTION_FIRST;
+  else if (kernel->generation >= 3 && gpu->architecture == PSI_ARCHITECTURE_HOPPER)
+    share *= ATTENTION_THIRD;
 
   /* The backward kernel hands out blocks of keys; there are as many of them as queries in training. */
   double blocks = batch * MAX (1, m / rows) / gpu->sms;

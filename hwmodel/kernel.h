@@ -35,6 +35,7 @@ typedef struct
   guint32 launches;  /* kernels the framework launches for it, at least 1; each pays launch and host cost */
   gboolean causal;   /* ATTENTION: only half of the scores are computed */
   gboolean backward; /* ATTENTION: the backward kernel (2.5 x the forward FLOPs) */
+  guint generation;  /* ATTENTION: of FlashAttention: 1, 2 (0 = 2), 3 (from Hopper on, else 2) */
   gint64 batch, m, n, k;
   double flops;   /* all launches together; what the hardware executes */
   double bytes;   /* all launches together; read plus written */

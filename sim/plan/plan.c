@@ -13,7 +13,8 @@ static const char *const recompute_names[] = { "none", "selective", "full", NULL
 
 #define DEFAULT_STAGES 4
 #define PYTORCH_BUCKET_BYTES (25 * 1024 * 1024) /* torch DistributedDataParallel, bucket_cap_mb */
-#define MEGATRON_BUCKET_ELEMENTS 40000000       /* Megatron-LM, max(40e6, 1e6 dp) elements of a bucket */
+#define MEGATRON_DROPOUT 0.1
+#define MEGATRON_BUCKET_ELEMENTS 40000000 /* Megatron-LM, max(40e6, 1e6 dp) elements of a bucket */
 
 static guint
 index_of (const char *const *names, const char *word)
@@ -403,13 +404,28 @@ resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *so
             plan->parameter_bytes_each, plan->gradient_bytes_each, plan->optimizer_bytes_each, optimizer);
 }
 
+/* Megatron trains its gpt, bert and t5 with hidden_dropout = attention_dropout = 0.1 unless told otherwise. */
+static void
+resolve_dropout (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source)
+{
+  static const char *const families[] = { "gpt", "bert", "t5", NULL };
+
+  plan->dropout = psi_settings_real (s, PSI_KEY_DROPOUT);
+  if (psi_settings_has (s, PSI_KEY_DROPOUT) || !plan->megatron || source->dimensions == NULL ||
+      !g_strv_contains (families, source->dimensions->family))
+    return;
+  plan->dropout = MEGATRON_DROPOUT;
+  assume (plan, "dropout = %g, the framework's default", plan->dropout);
+}
+
 PsiPlan *
 psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint machine_gpus_per_node, GError **error)
 {
   g_autoptr (PsiPlan) plan = g_new0 (PsiPlan, 1);
 
   plan->assumptions = g_ptr_array_new_with_free_func (g_free);
-  plan->megatron = strcmp (psi_settings_text (s, PSI_KEY_FRAMEWORK), "megatron") == 0;
+  plan->framework = psi_framework_find (psi_settings_text (s, PSI_KEY_FRAMEWORK));
+  plan->megatron = plan->framework->megatron;
   plan->sequence_parallel = psi_settings_bool (s, PSI_KEY_SEQUENCE_PARALLEL);
   if (!find_named (plan, s, error) || !choose_kinds (plan, s, error) || !resolve_degrees (plan, s, source, error) ||
       !resolve_batch (plan, s, error))
@@ -419,11 +435,12 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   plan->recompute_every = (guint) psi_settings_count (s, PSI_KEY_RECOMPUTE_EVERY);
   plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "flash") == 0;
   plan->compile = psi_settings_bool (s, PSI_KEY_COMPILE);
-  plan->overlap_grads = psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS);
+  plan->overlap_grads = psi_settings_has (s, PSI_KEY_OVERLAP_GRADS) ? psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS)
+                                                                    : plan->framework->overlap_grads;
   plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP) ? psi_settings_bool (s, PSI_KEY_GRAD_CLIP)
                                                             : !source->is_uniform && !plan->cyclic;
   plan->prefetch = (guint) psi_settings_count (s, PSI_KEY_PREFETCH);
-  plan->dropout = psi_settings_real (s, PSI_KEY_DROPOUT);
+  resolve_dropout (plan, s, source);
   plan->loss_chunks = (guint) psi_settings_count (s, PSI_KEY_LOSS_CHUNKS);
   plan->sequence = psi_settings_has (s, PSI_KEY_SEQUENCE) ? psi_settings_count (s, PSI_KEY_SEQUENCE)
                    : source->dimensions != NULL           ? source->dimensions->sequence
@@ -489,6 +506,7 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .flash = plan->flash,
                         .compile = plan->compile,
                         .megatron = plan->megatron,
+                        .framework = plan->framework,
                         .dropout = plan->dropout > 0,
                         .loss_chunks = plan->loss_chunks };
 }

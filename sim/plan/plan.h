@@ -47,6 +47,7 @@ typedef struct
   double optimizer_bytes_each;                     /* per trainable element */
   double optimizer_traffic_each;                   /* bytes read and written per element by one update */
   gboolean has_optimizer, grad_clip, overlap_grads, megatron, flash, compile;
+  const PsiFramework *framework;
   gint64 bucket_bytes; /* G_MAXINT64: one message for everything */
   guint prefetch;
   gint64 sequence;

@@ -13,6 +13,7 @@ piece_time_ps (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKin
 {
   double gpu_s = 0, host_s = 0;
   gint64 issue_ps = plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch;
+  double issue_s = psi_time_to_s (issue_ps) * plan->framework->host_factor;
 
   for (guint i = first; i < first + n; i++)
     {
@@ -20,7 +21,7 @@ piece_time_ps (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKin
 
       gpu_s += psi_gpu_kernel_s (&machine->gpu, kernel);
       if (kernel->kind != PSI_KERNEL_FIXED)
-        host_s += (double) kernel->launches * psi_time_to_s (issue_ps);
+        host_s += (double) kernel->launches * issue_s;
       if (ret_flops != NULL)
         *ret_flops += kernel->flops;
     }

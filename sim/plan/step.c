@@ -150,6 +150,7 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
   rank->forward_shift = g_new0 (guint8, n_tokens);
   rank->backward_shift = g_new0 (guint8, n_tokens);
   rank->marks = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
+  rank->sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
   rank->receives = g_array_new (FALSE, FALSE, sizeof (PsiGate));
   rank->uses = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
   rank->gathers = g_array_new (FALSE, FALSE, sizeof (PsiGate));
@@ -314,6 +315,7 @@ psi_step_free (PsiStep *step)
       g_clear_pointer (&rank->uses, g_array_unref);
       g_clear_pointer (&rank->gathers, g_array_unref);
       g_clear_pointer (&rank->calls, g_array_unref);
+      g_clear_pointer (&rank->sends, g_array_unref);
       g_free (rank->first_use);
       g_free (rank->ready);
       g_free (rank->update);

@@ -109,6 +109,7 @@ typedef struct
   PsiOpId *forward_first, *forward_last, *backward_first, *backward_last;
   guint8 *forward_shift, *backward_shift;
   GArray *marks;      /* of PsiOpId: last op of each token, in list order */
+  GArray *sends;      /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
   GArray *receives;   /* of PsiGate: boundary receives, gated by an earlier token */
   GArray *uses;       /* of PsiOpId: last op of each use of gathered parameters, in order */
   GArray *gathers;    /* of PsiGate: gathers of sharded parameters, gated by an earlier use */

@@ -170,8 +170,8 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "none for the uniform model, else adam, unless written" },
   PLAN (GRAD_CLIP), .name = "grad_clip", YES_NO,
     .help = "clip by the global norm: one all-reduce over all ranks; no for the uniform model, else yes" },
-  PLAN (OVERLAP_GRADS), .name = "overlap_grads", YES_NO, .fallback = "yes",
-    .help = "sum gradients while the backward pass still runs" },
+  PLAN (OVERLAP_GRADS), .name = "overlap_grads", YES_NO,
+    .help = "sum gradients while the backward pass still runs; the framework's unless written" },
   PLAN (BUCKET), .name = "bucket", BYTES (1),
     .help = "gradients that are summed in one message; the framework's unless written" },
   PLAN (PREFETCH), .name = "prefetch", COUNT (0, 100000), .fallback = "1",
@@ -186,7 +186,9 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "pieces the logits and the loss are computed in" },
   PLAN (COMPILE), .name = "compile", YES_NO, .fallback = "no",
     .help = "fuse element-wise kernels as a compiler would" },
-  PLAN (FRAMEWORK), .name = "framework", ONE_OF ("pytorch megatron"), .fallback = "pytorch",
+  PLAN (FRAMEWORK), .name = "framework", 
+    ONE_OF ("pytorch megatron megatron-core megatron-deepspeed megatron-eager megatron-eager-rms nanotron torchtitan composer"),
+    .fallback = "pytorch",
     .help = "whose defaults, buffers, kernels, host cost and allocator" },
 };
 /* clang-format on */

@@ -28,15 +28,6 @@ typedef struct
   gboolean core;
 } Step;
 
-/* Which kernels the framework runs. */
-typedef enum
-{
-  KERNELS_FUSED,    /* Megatron */
-  KERNELS_EAGER,    /* PyTorch, one kernel per operator */
-  KERNELS_COMPILED, /* torch.compile */
-  N_KERNEL_SETS
-} KernelSet;
-
 typedef struct
 {
   double forward, backward;           /* transfers of one element */
@@ -45,7 +36,7 @@ typedef struct
 } ElementCost;
 
 /* clang-format off */
-static const ElementCost costs[PSI_N_ELEMENTS][N_KERNEL_SETS] = {
+static const ElementCost costs[PSI_N_ELEMENTS][PSI_N_KERNEL_SETS] = {
   /*                            Megatron                  eager                      compiled              */
   [PSI_ELEMENT_LAYERNORM] = { { 2, 4, 0, 0, 2, 3 },     { 2, 4, 0, 0, 1, 2 },      { 2, 4, 0, 0, 1, 2 } },
   [PSI_ELEMENT_RMSNORM]   = { { 2, 4, 0, 0, 2, 3 },     { 20, 28, 0, 0, 6, 10 },   { 2, 4, 0, 0, 1, 2 } },
@@ -62,10 +53,19 @@ static const ElementCost costs[PSI_N_ELEMENTS][N_KERNEL_SETS] = {
 };
 /* clang-format on */
 
-static KernelSet
-kernel_set (const PsiLowering *lowering)
+static PsiKernelSet
+kernel_set (const PsiLowering *lowering, PsiElementOp op)
 {
-  return lowering->megatron ? KERNELS_FUSED : lowering->compile ? KERNELS_COMPILED : KERNELS_EAGER;
+  const PsiFramework *framework = lowering->framework;
+  PsiKernelSet set = lowering->megatron ? PSI_KERNELS_FUSED : PSI_KERNELS_EAGER;
+
+  if (framework != NULL && (op == PSI_ELEMENT_RMSNORM || op == PSI_ELEMENT_LAYERNORM))
+    set = framework->norm;
+  else if (framework != NULL && op == PSI_ELEMENT_ROPE)
+    set = framework->rotary;
+  else if (framework != NULL && op == PSI_ELEMENT_GATED)
+    set = framework->gate;
+  return set == PSI_KERNELS_EAGER && lowering->compile ? PSI_KERNELS_COMPILED : set;
 }
 
 void
@@ -205,7 +205,7 @@ psi_lower_tied_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outpu
 void
 psi_lower_element (PsiLower *lower, PsiElementOp op, double elements)
 {
-  const ElementCost *cost = &costs[op][kernel_set (lower->lowering)];
+  const ElementCost *cost = &costs[op][kernel_set (lower->lowering, op)];
   gboolean dropout = lower->lowering->dropout;
   Step *step;
 
@@ -235,6 +235,7 @@ attention_kernel (const PsiLower *lower, gint64 batch, gint64 queries, gint64 ke
                       .launches = 1,
                       .causal = causal,
                       .backward = backward,
+                      .generation = lower->lowering->framework != NULL ? lower->lowering->framework->flash : 2,
                       .batch = batch,
                       .m = queries,
                       .n = keys,

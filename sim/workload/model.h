@@ -6,6 +6,7 @@
  * unless the name says otherwise. */
 #pragma once
 
+#include "framework.h"
 #include "kernel.h"
 
 #include <glib.h>
@@ -105,6 +106,7 @@ typedef struct
   gboolean flash;    /* fused attention, no score matrix kept */
   gboolean compile;  /* elementwise kernels fused by a compiler */
   gboolean megatron; /* framework = megatron: fused kernels, vocabulary-parallel loss; else pytorch eager */
+  const PsiFramework *framework; /* NULL: megatron or pytorch, by the flag */
   gboolean dropout;
   guint loss_chunks;       /* logits computed in that many chunks, at least 1; 0 counts as 1 */
   gboolean attention_copy; /* the fused attention's output is kept twice: flash-attn wants another layout than the

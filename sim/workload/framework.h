@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* What frameworks do with the same plan: which kernels they run, what a kernel costs their host, how they overlap.
+ * One row for each; a row says what the framework's code or manual says, no row belongs to one table of measurements.
+ */
+#pragma once
+
+#include <glib.h>
+
+/* Which of several implementations of the elementwise kernels runs. */
+typedef enum
+{
+  PSI_KERNELS_FUSED,    /* hand-written: Megatron, Apex, Transformer Engine */
+  PSI_KERNELS_EAGER,    /* one kernel for each PyTorch operator */
+  PSI_KERNELS_COMPILED, /* torch.compile */
+  PSI_N_KERNEL_SETS
+} PsiKernelSet;
+
+typedef struct
+{
+  const char *name;    /* value of the key `framework` */
+  const char *summary; /* one line */
+  const char *words;   /* "nanotron|...": parts of names that mean this one, in the rows' order; NULL: none */
+  gboolean
+      megatron; /* Megatron's buffers, vocabulary-parallel loss, fp32 gradients and allocator use; else PyTorch's */
+  PsiKernelSet norm, rotary, gate; /* before `compile`, which a key switches on */
+  double host_factor;              /* host time of a kernel, relative to the machine's for its base framework */
+  guint flash;                     /* generation of the fused attention kernel: 1, 2, 3 (on Hopper and later) */
+  gboolean blocking_sends;         /* a rank computes on only when its boundary tensor has left */
+  gboolean scattered_boundaries;   /* each tp rank sends its 1/tp of a boundary tensor */
+  gboolean overlap_grads;          /* default of the key */
+} PsiFramework;
+
+extern const PsiFramework psi_frameworks[]; /* ends with name NULL */
+
+/* By name; the names are the choices of the key. NULL if there is none. */
+const PsiFramework *psi_framework_find (const char *name);
+
+/* By a free text of a measured run, "Megatron-DeepSpeed 2022": the first row that has one of its words. NULL if none.
+ */
+const PsiFramework *psi_framework_guess (const char *text);
