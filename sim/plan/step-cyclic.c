@@ -30,7 +30,8 @@ typedef struct
   guint worker;
   guint lag; /* steps after the one whose gradients made the version */
   gboolean is_backward;
-  gint64 time_ps; /* virtual, from the start of the step that made the version */
+  guint micro_batch; /* of the worker */
+  gint64 time_ps;    /* virtual, from the start of the step that made the version */
 } Use;
 
 static int
@@ -43,25 +44,28 @@ compare_uses (gconstpointer a, gconstpointer b)
   return x->worker != y->worker ? (x->worker < y->worker ? -1 : 1) : x->is_backward - y->is_backward;
 }
 
-/* All uses of one version of a part in order; with backwards too if `both`. */
+/* First uses of one version of a part in order; every forward and backward if `both`. */
 static GArray *
 uses_of_part (const PsiStep *step, guint part, gboolean both)
 {
   const PsiSchedule *s = step->schedule;
   GArray *uses = g_array_new (FALSE, FALSE, sizeof (Use));
+  gint64 turn_ps = s->period_ps / s->worker_micro_batches; /* one micro-batch of a worker of its own */
+  gint64 to_backward_ps = s->lifetime_ps[part] - s->backward_ps[part] - (s->worker_micro_batches - 1) * turn_ps;
 
   for (guint i = 0; i < s->n_workers; i++)
-    {
-      guint at = i * s->n_parts + part;
-      Use use = { .worker = i, .lag = 1 + s->stale[at] };
+    for (guint b = 0; b < (both ? s->worker_micro_batches : 1); b++)
+      {
+        guint at = i * s->n_parts + part;
+        Use use = { .worker = i, .lag = 1 + s->stale[at], .micro_batch = b };
 
-      use.time_ps = use.lag * s->period_ps + s->first_use_ps[at];
-      g_array_append_val (uses, use);
-      use.is_backward = TRUE;
-      use.time_ps += s->lifetime_ps[part] - s->backward_ps[part];
-      if (both)
+        use.time_ps = use.lag * s->period_ps + s->first_use_ps[at] + b * turn_ps;
         g_array_append_val (uses, use);
-    }
+        use.is_backward = TRUE;
+        use.time_ps += to_backward_ps;
+        if (both)
+          g_array_append_val (uses, use);
+      }
   g_array_sort (uses, compare_uses);
   return uses;
 }
@@ -337,16 +341,14 @@ travelling_hops (PsiStep *step, guint part, GPtrArray *hops)
     {
       const Use *use = &g_array_index (uses, Use, u);
       PsiStepRank *from = rank_of (step, use->worker, part);
-      PsiOpId op = use->is_backward ? from->backward_last[last_index (step, use->worker, chunk)]
-                                    : from->forward_last[last_index (step, use->worker, chunk)];
+      gsize at = first_index (step, use->worker, chunk) + use->micro_batch;
+      PsiOpId op = use->is_backward ? from->backward_last[at] : from->forward_last[at];
 
-      if (use->is_backward)
-        {
-          psi_program_delta (from->program, from->backward_first[first_index (step, use->worker, chunk)], FALSE,
-                             PSI_MEMORY_GRADIENTS, gradient_bytes);
-          if (use->worker > 0) /* what came from the worker before is added in place */
-            psi_program_delta (from->program, op, TRUE, PSI_MEMORY_GRADIENTS, -gradient_bytes);
-        }
+      if (use->is_backward && use->micro_batch == 0)
+        psi_program_delta (from->program, from->backward_first[at], FALSE, PSI_MEMORY_GRADIENTS, gradient_bytes);
+      /* What came from the worker before is added in place. */
+      if (use->is_backward && use->micro_batch + 1 == s->worker_micro_batches && use->worker > 0)
+        psi_program_delta (from->program, op, TRUE, PSI_MEMORY_GRADIENTS, -gradient_bytes);
       if (u + 1 == uses->len)
         {
           psi_program_delta (from->program, op, TRUE, PSI_MEMORY_PARAMETERS, -parameter_bytes);
@@ -369,8 +371,8 @@ travelling_hops (PsiStep *step, guint part, GPtrArray *hops)
       else
         hop->after_from = op;
       arrival = hop;
-      hop->before = next->is_backward ? to->backward_first[first_index (step, next->worker, chunk)]
-                                      : to->forward_first[first_index (step, next->worker, chunk)];
+      at = first_index (step, next->worker, chunk) + next->micro_batch;
+      hop->before = next->is_backward ? to->backward_first[at] : to->forward_first[at];
       hop->skip_send = use->lag > next->lag ? use->lag - next->lag : 0;
       hop->skip_receive = next->lag > use->lag ? next->lag - use->lag : 0;
       hop->send_time_ps = next->time_ps - use->lag * s->period_ps - start_of (step, use->worker);
