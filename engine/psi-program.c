@@ -205,6 +205,7 @@ psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations)
   g_assert (iterations <= G_MAXUINT8);
   psi_program_op (program, op)->skip = (guint8) iterations;
   program->max_distance = MAX (program->max_distance, iterations);
+  program->skips = program->skips || iterations > 0;
 }
 
 void

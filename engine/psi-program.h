@@ -77,6 +77,7 @@ typedef struct
   guint n_streams;
   GArray *deps, *deltas;
   guint32 max_distance;
+  gboolean skips; /* messages join different iterations of two ranks */
 } PsiProgram;
 
 typedef guint32 PsiRankId;

@@ -491,13 +491,20 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   g_autoptr (PsiRun) run = g_new0 (PsiRun, 1);
   g_auto (Loop) loop = { .world = world };
   PsiTime now_ps = 0, shift_ps = 0, middle_ps = 0;
-  guint32 reach = 1, matches = 0, limit;
+  guint32 reach = 1, lead = 0, matches = 0, limit;
 
   options = options != NULL ? options : &defaults;
   limit = options->max_iterations > 0 ? options->max_iterations : DEFAULT_ITERATIONS;
   psi_links_reset (world->links);
   for (guint p = 0; p < world->programs->len; p++)
-    reach = MAX (reach, ((PsiProgram *) g_ptr_array_index (world->programs, p))->max_distance);
+    {
+      const PsiProgram *program = g_ptr_array_index (world->programs, p);
+
+      reach = MAX (reach, program->max_distance);
+      if (program->skips)
+        lead = AHEAD - 1;
+    }
+  reach += lead;
   if (!prepare_ports (&loop, error))
     return NULL;
   prepare_streams (&loop, run, !options->no_record);

@@ -2,8 +2,9 @@
 /* Run a world until its step repeats exactly.
  *
  * The dynamics do not depend on absolute time, so once every op of one iteration starts and ends exactly P later than
- * in the iteration before (for as many iterations as dependencies reach back), all later iterations do the same: P is
- * the period, and one iteration holds everything there is to know. With `no_jump` the run goes on to
+ * in the iteration before (for as many iterations as dependencies reach back, and as ranks may be ahead of each other
+ * where messages join different iterations), all later iterations do the same: P is the period, and one iteration
+ * holds everything there is to know. With `no_jump` the run goes on to
  * max_iterations; the answer must be the same. */
 #pragma once
 

@@ -22,8 +22,6 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
   if (step == NULL)
     return NULL;
   PsiRunOptions run_options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
-  if (run_options.no_jump)
-    run_options.max_iterations = 8;
   g_autoptr (PsiRun) run = psi_run (step->world, &run_options, error);
   if (run == NULL)
     return NULL;
