@@ -148,7 +148,7 @@ psi_program_work (PsiProgram *program, guint stream, PsiTime cost_ps, guint tag)
                .cost_ps = MAX (cost_ps, 0),
                .first_dep = CHAIN_END,
                .first_delta = CHAIN_END,
-               .label = { -1, -1 } };
+               .label = { -1, -1, -1 } };
 
   return append (program, stream, &op);
 }
@@ -162,7 +162,7 @@ psi_program_message (PsiProgram *program, guint stream, PsiOpKind kind, guint sl
                .transfer = transfer,
                .first_dep = CHAIN_END,
                .first_delta = CHAIN_END,
-               .label = { -1, -1 } };
+               .label = { -1, -1, -1 } };
 
   g_assert (kind != PSI_OP_WORK && slot <= G_MAXUINT16);
   return append (program, stream, &op);

@@ -49,10 +49,10 @@ typedef struct
   guint8 skip;  /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
   guint8 shift; /* works for the step so many iterations earlier: its memory belongs there */
   PsiTransferId transfer;
+  gint32 label[3];     /* the builder's own: e.g. micro-batch, part and layer; -1 = none */
   PsiTime cost_ps;     /* WORK */
   guint32 first_dep;   /* chain of deps, G_MAXUINT32 = end */
   guint32 first_delta; /* chain of memory deltas */
-  gint32 label[2];     /* the builder's own: e.g. micro-batch and part */
 } PsiOp;
 
 typedef struct

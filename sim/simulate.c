@@ -27,6 +27,8 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
     return NULL;
   if (report != NULL)
     psi_report_describe (report, machine, source, psi_step_model (step));
+  if (options->observe != NULL && !options->observe (name, step, run, options->observe_data, error))
+    return NULL;
   return psi_plan_report_fill (name, step, run, options->curves);
 }
 

@@ -2,13 +2,21 @@
 /* The program on one screen: scenario in, report out. */
 #pragma once
 
+#include "psi-run.h"
 #include "report.h"
 #include "scenario.h"
+#include "step.h"
+
+/* Called for each plan after its run: `name` is the plan's. FALSE, with an error, ends the simulation. */
+typedef gboolean (*PsiObserver) (const char *name, const PsiStep *step, const PsiRun *run, gpointer data,
+                                 GError **error);
 
 typedef struct
 {
   gboolean curves; /* keep memory and traffic curves and spans for plots */
   gboolean advice; /* look for changes that fit when the plan does not */
+  PsiObserver observe;
+  gpointer observe_data;
 } PsiSimulateOptions;
 
 /* Simulate every plan of the scenario, in order. Returns (transfer full) a report, or NULL: a plan that cannot be

@@ -345,6 +345,25 @@ send_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiTo
   note_send (step, rank, op);
 }
 
+/* Say of the ops from `before` on what they work for: only names for people hang on it. */
+static void
+label_layer (PsiStepRank *rank, const guint *before, const PsiToken *token, guint part, guint layer)
+{
+  for (guint s = PSI_STREAM_COMPUTE; s <= PSI_STREAM_PARAMETERS; s++)
+    for (guint i = before[s]; i < rank->program->streams[s]->len; i++)
+      {
+        psi_program_label (rank->program, PSI_OP_ID (s, i), token->micro_batch, (gint32) part);
+        psi_program_op (rank->program, PSI_OP_ID (s, i))->label[2] = (gint32) layer;
+      }
+}
+
+static void
+note_lengths (const PsiStepRank *rank, guint *ret_before)
+{
+  for (guint s = PSI_STREAM_COMPUTE; s <= PSI_STREAM_PARAMETERS; s++)
+    ret_before[s] = rank->program->streams[s]->len;
+}
+
 static void
 forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 {
@@ -361,6 +380,8 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, l).kind];
       gint64 kept = kept_of (step, kind, l),
              transient = MAX (kind->saved_bytes - kept, 0) + kind->forward_workspace_bytes;
+      guint before[PSI_STREAM_PARAMETERS + 1];
+      note_lengths (rank, before);
       PsiOpId gathered = gather (step, rank, l);
       Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
       PsiTime pending_ps = 0;
@@ -380,6 +401,7 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
         edge.ops.first = ops.first;
       edge.ops.last = ops.last;
       *ops_of (&edge, l) = ops;
+      label_layer (rank, before, token, part, l);
     }
   wait_for_sends (rank, edge.ops.first);
   visit_edges (step, rank, token, TRUE, receive_forward, &edge);
@@ -412,6 +434,8 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       gint64 held = again > 0 ? kind->saved_bytes : kept; /* once what was dropped is there again */
       gboolean recomputes = plan->recompute != PSI_RECOMPUTE_NONE && !kind->never_recomputed &&
                             layer % plan->recompute_every == 0 && (again > 0 || plan->recompute == PSI_RECOMPUTE_FULL);
+      guint before[PSI_STREAM_PARAMETERS + 1];
+      note_lengths (rank, before);
       PsiOpId gathered = gather (step, rank, layer), begin = PSI_OP_NONE;
       Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
       PsiTime pending_ps = 0;
@@ -456,6 +480,7 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       if (edge.ops.first == PSI_OP_NONE)
         edge.ops.first = ops_of (&edge, layer)->first;
       edge.ops.last = ops.last;
+      label_layer (rank, before, token, part, layer);
     }
   wait_for_sends (rank, edge.ops.first);
   if (input_half)
