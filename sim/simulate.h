@@ -5,7 +5,8 @@
 #include "psi-run.h"
 #include "report.h"
 #include "scenario.h"
-#include "step.h"
+
+typedef struct _PsiStep PsiStep; /* step.h */
 
 /* Called for each plan after its run: `name` is the plan's. FALSE, with an error, ends the simulation. */
 typedef gboolean (*PsiObserver) (const char *name, const PsiStep *step, const PsiRun *run, gpointer data,

@@ -127,7 +127,7 @@ typedef struct
   guint layer;
 } PsiGate;
 
-typedef struct
+typedef struct _PsiStep
 {
   const PsiPlan *plan;
   const PsiMachine *machine;
