@@ -3,6 +3,7 @@
 
 #include "psi-queue.h"
 
+#include <math.h>
 #include <string.h>
 
 G_DEFINE_QUARK (psi - run - error - quark, psi_run_error)
@@ -10,6 +11,9 @@ G_DEFINE_QUARK (psi - run - error - quark, psi_run_error)
 #define CHAIN_END G_MAXUINT32
 #define AHEAD 4 /* iterations under way at once: the slowest stream's and those that run ahead */
 #define DEFAULT_ITERATIONS 64
+/* Ranks that run at different paces until the slack between them is used up may need many more. */
+#define MOST_ITERATIONS 16384
+#define MOST_EVENTS 2000000
 
 enum
 {
@@ -458,6 +462,41 @@ prepare_streams (Loop *loop, PsiRun *run, gboolean record_times)
     loop->iterations[i] = (Iteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop->n_streams_used };
 }
 
+/* Where a rank's stream 0 stood at some moment. */
+typedef struct
+{
+  guint64 done;
+  PsiTime free_ps;
+} Mark;
+
+static void
+mark_ranks (const Loop *loop, Mark *marks)
+{
+  for (guint r = 0; r < loop->world->ranks->len; r++)
+    {
+      const Stream *stream = &loop->streams[loop->first_stream[r]];
+
+      marks[r] = (Mark){ stream->done, stream->free_ps };
+    }
+}
+
+/* The pace of the slowest rank since the marks: where all depend on each other, all will run at it in the end. */
+static PsiTime
+slowest_pace_ps (const Loop *loop, const Mark *marks)
+{
+  double slowest_ps = 0;
+
+  for (guint r = 0; r < loop->world->ranks->len; r++)
+    {
+      const Stream *stream = &loop->streams[loop->first_stream[r]];
+
+      if (stream->done > marks[r].done)
+        slowest_ps = MAX (slowest_ps, (double) (stream->free_ps - marks[r].free_ps) * stream->length /
+                                          (double) (stream->done - marks[r].done));
+    }
+  return (PsiTime) ceil (slowest_ps);
+}
+
 /* Streams stand in different iterations: bring every recorded op to iteration `last`. */
 static void
 align_times (Loop *loop, PsiRun *run, guint32 last)
@@ -490,7 +529,8 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   static const PsiRunOptions defaults = { 0 };
   g_autoptr (PsiRun) run = g_new0 (PsiRun, 1);
   g_auto (Loop) loop = { .world = world };
-  PsiTime now_ps = 0, shift_ps = 0, middle_ps = 0;
+  g_autofree Mark *marks = g_new0 (Mark, world->ranks->len + 1);
+  PsiTime now_ps = 0, shift_ps = 0;
   guint32 reach = 1, lead = 0, matches = 0, limit;
 
   options = options != NULL ? options : &defaults;
@@ -508,9 +548,17 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   if (!prepare_ports (&loop, error))
     return NULL;
   prepare_streams (&loop, run, !options->no_record);
+  guint32 next_mark = (limit + 1) / 2;
 
-  while (loop.complete < limit)
+  /* With a limit of the caller's it ends there, periodic or not. */
+  while (loop.complete < limit || (options->max_iterations == 0 && matches < reach && loop.complete < MOST_ITERATIONS &&
+                                   loop.n_events < MOST_EVENTS))
     {
+      if (loop.complete == next_mark)
+        {
+          mark_ranks (&loop, marks);
+          next_mark *= 2;
+        }
       if (!run_iteration (&loop, &now_ps))
         {
           g_autofree char *waiting = describe_waiting (&loop);
@@ -524,8 +572,6 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
       shift_ps = iteration->least_ps;
       matches = iteration->least_ps == iteration->most_ps ? matches + 1 : 0;
       *iteration = (Iteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop.n_streams_used };
-      if (loop.complete == (limit + 1) / 2)
-        middle_ps = now_ps;
       if (matches >= reach && !options->no_jump)
         break;
       for (guint i = 0; i < loop.held->len; i++)
@@ -538,7 +584,7 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   run->n_events = loop.n_events;
   run->period_ps = loop.n_streams_used == 0 ? 0
                    : run->periodic          ? shift_ps
-                   : loop.complete > 1      ? (now_ps - middle_ps) / (loop.complete - (limit + 1) / 2)
+                   : loop.complete > 1      ? slowest_pace_ps (&loop, marks)
                                             : now_ps;
   if (!options->no_record)
     align_times (&loop, run, loop.complete - 1);

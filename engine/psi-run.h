@@ -27,8 +27,8 @@ typedef struct
 
 typedef struct
 {
-  guint max_iterations; /* give up looking for a period after so many; 0 = 64 */
-  gboolean no_jump;     /* run all max_iterations */
+  guint max_iterations; /* end after so many; 0 = 64, or more while no period is found and events are few */
+  gboolean no_jump;     /* run all max_iterations even if a period is found before */
   gboolean no_record;   /* only period, makespan and events: takes no memory for each op; with max_iterations = 1 */
 } PsiRunOptions;
 
@@ -36,7 +36,7 @@ typedef struct
 {
   PsiTime period_ps;   /* of one iteration */
   PsiTime makespan_ps; /* simulated time of the whole run */
-  gboolean periodic;   /* FALSE: no period found, period_ps is a mean over the last half of the run */
+  gboolean periodic;   /* FALSE: none found, period_ps is the mean pace of the slowest rank over the end of the run */
   guint iterations;    /* complete */
   guint64 n_events;
   gsize *first_op;   /* [n_ranks + 1] offset of a rank's ops in times */
