@@ -106,9 +106,8 @@ bench_group_buffers (BenchGroup *group, size_t bytes)
   return false;
 }
 
-/* Replace both values by their maximum over all ranks. Nothing to do for one process. */
 bool
-bench_group_agree (const BenchGroup *group, double values[2])
+bench_group_agree (const BenchGroup *group, double values[BENCH_VOTES])
 {
   if (group->gpu->options->ranks == 1)
     return true;
@@ -116,24 +115,24 @@ bench_group_agree (const BenchGroup *group, double values[2])
   for (int i = 0; ok && i < group->n_local; i++)
     {
       cudaSetDevice (group->gpu->device + i);
-      ok = cudaMemcpyAsync (group->votes[i], values, 2 * sizeof (double), cudaMemcpyHostToDevice, group->streams[i]) ==
-               cudaSuccess &&
+      ok = cudaMemcpyAsync (group->votes[i], values, BENCH_VOTES * sizeof (double), cudaMemcpyHostToDevice,
+                            group->streams[i]) == cudaSuccess &&
            bench_nccl_ok (group->gpu,
-                          ncclAllReduce (group->votes[i], group->votes[i], 2, ncclDouble, ncclMax, group->comms[i],
-                                         group->streams[i]),
+                          ncclAllReduce (group->votes[i], group->votes[i], BENCH_VOTES, ncclDouble, ncclMax,
+                                         group->comms[i], group->streams[i]),
                           "agreement");
     }
   cudaSetDevice (group->gpu->device);
   ok = bench_nccl_ok (group->gpu, ncclGroupEnd (), "NCCL") && ok;
   return ok &&
-         cudaMemcpyAsync (values, group->votes[0], 2 * sizeof (double), cudaMemcpyDeviceToHost, group->streams[0]) ==
-             cudaSuccess &&
+         cudaMemcpyAsync (values, group->votes[0], BENCH_VOTES * sizeof (double), cudaMemcpyDeviceToHost,
+                          group->streams[0]) == cudaSuccess &&
          bench_cuda_ok (group->gpu, cudaStreamSynchronize (group->streams[0]), "agreement");
 }
 
 /* How many nodes the group spans: distinct host names, told by their hash. */
-bool
-bench_group_count_nodes (BenchGroup *group)
+static bool
+count_nodes (BenchGroup *group)
 {
   char name[256] = "";
   uint64_t own = 14695981039346656037ull, all[1024];
@@ -167,6 +166,17 @@ bench_group_count_nodes (BenchGroup *group)
       group->n_nodes += !seen;
     }
   return true;
+}
+
+bool
+bench_group_settle (BenchGroup *group)
+{
+  double values[BENCH_VOTES] = { -(double) group->pool_bytes };
+
+  if (!bench_group_agree (group, values))
+    return false;
+  group->pool_bytes = (size_t) -values[0];
+  return count_nodes (group);
 }
 
 /* ---- Ids for several processes ---- */

@@ -8,7 +8,8 @@
 
 enum
 {
-  BENCH_MOST_GPUS = 16 /* of one process */
+  BENCH_MOST_GPUS = 16, /* of one process */
+  BENCH_VOTES = 3
 };
 
 typedef struct
@@ -19,7 +20,7 @@ typedef struct
   cudaStream_t streams[BENCH_MOST_GPUS];
   cudaEvent_t begin[BENCH_MOST_GPUS], end[BENCH_MOST_GPUS];
   char *send[BENCH_MOST_GPUS], *recv[BENCH_MOST_GPUS];
-  double *votes[BENCH_MOST_GPUS]; /* 2 doubles */
+  double *votes[BENCH_MOST_GPUS]; /* BENCH_VOTES doubles */
   size_t pool_bytes;              /* of each send and receive buffer */
 } BenchGroup;
 
@@ -34,11 +35,11 @@ void bench_group_close (BenchGroup *group);
 /* Send and receive buffers of `bytes` on each GPU, half as large until they fit. */
 bool bench_group_buffers (BenchGroup *group, size_t bytes);
 
-/* Find out how many nodes the group spans. Needs buffers. */
-bool bench_group_count_nodes (BenchGroup *group);
+/* Make what must be the same everywhere the same: how many nodes there are, and the smallest buffers. Needs buffers. */
+bool bench_group_settle (BenchGroup *group);
 
-/* Replace both values by their maximum over all ranks. Nothing to do for one process. */
-bool bench_group_agree (const BenchGroup *group, double values[2]);
+/* Replace all values by their maximum over all ranks. Nothing to do for one process. */
+bool bench_group_agree (const BenchGroup *group, double values[BENCH_VOTES]);
 
 /* Rank 0 makes n ids and leaves them in the file of --id-file; the others wait for it. */
 bool bench_group_share_ids (const BenchOptions *options, ncclUniqueId *ids, int n);

@@ -208,14 +208,14 @@ measure_point (const BenchGroup *group, Op op, size_t bytes, int sweep, double s
   if (!time_calls (group, op, bytes, 1, &iteration, &once_ns) ||
       !time_calls (group, op, bytes, 4, &iteration, &once_ns))
     return false;
-  double votes[2] = { once_ns / 4, bench_interrupted () || bench_now_s () > deadline_s };
+  double votes[BENCH_VOTES] = { once_ns / 4, bench_interrupted () || bench_now_s () > deadline_s, seconds };
   if (!bench_group_agree (group, votes) || votes[1] > 0)
     return false;
   double each_ns = votes[0] > 1000 ? votes[0] : 1000;
   long batch = each_ns > 5e5 ? 1 : (long) (5e5 / each_ns) + 1;
   if (batch > 50)
     batch = 50;
-  double most = seconds * 1e9 / (each_ns * (double) batch), cap = 2e9 / (each_ns * (double) batch);
+  double most = votes[2] * 1e9 / (each_ns * (double) batch), cap = 2e9 / (each_ns * (double) batch);
   int n = (int) fmax (fmin (fmax (most, 10), fmin (cap, MOST_SAMPLES)), 3);
   unsigned long long throttle = bench_nvml_throttle (&group->gpu->nvml);
   for (int i = 0; i < n; i++)
@@ -296,7 +296,7 @@ bench_collective_run (void *state, int sweep, double deadline_s)
         continue; /* no GPU of this process is in it */
       bool ok = bench_group_open (&group, gpu, sizes[i], many ? &ids[sweep][i] : NULL) &&
                 bench_group_buffers (&group, (size_t) (options->quick ? 64 : 1024) << 20) &&
-                bench_group_count_nodes (&group);
+                bench_group_settle (&group);
       if (ok)
         measure_group (&group, sweep, now_s + (deadline_s - now_s) / (n - i));
       bench_group_close (&group);
