@@ -41,10 +41,10 @@
  * root (heads of 192/128 in the tables of SimuMax). */
 #define ATTENTION_HEAD 128
 #define ATTENTION_HEAD_RAMP 28
-/* The machine file gives the second generation. The first reached 0.65 of it (FlashAttention-2, figure 4, and published
+/* The machine file gives the second generation. The first reached 0.57 of it (FlashAttention-2: 1.7 to 3 times faster; published
  * steps of long sequences on A100 and H100); the third, with TMA and asynchronous products, 1.5 to 2 times on Hopper
  * (FlashAttention-3, arXiv 2407.08608, figures 5 and 6). Blackwell's share is given for its own kernels. */
-#define ATTENTION_FIRST 0.65
+#define ATTENTION_FIRST 0.57
 #define ATTENTION_THIRD 1.6
 /* Unbatched unaligned products keep the matrix units, at half the rate (odd vocabularies). */
 #define UNALIGNED_SINGLE 0.5

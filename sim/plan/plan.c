@@ -375,6 +375,8 @@ resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *so
                   { "fp16", PSI_DTYPE_FP16, 2 },
                   { "fp32", PSI_DTYPE_FP32, 4 },
                   { "fp8", PSI_DTYPE_FP8, 2 },
+                  { "mxfp8", PSI_DTYPE_MXFP8, 2 },
+                  { "nvfp4", PSI_DTYPE_NVFP4, 2 },
                   { NULL, 0, 0 } };
   const char *precision = psi_settings_text (s, PSI_KEY_PRECISION);
   const char *optimizer = chosen (s, PSI_KEY_OPTIMIZER, NULL, source->is_uniform ? "none" : "adam");
@@ -418,6 +420,13 @@ resolve_dropout (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   assume (plan, "dropout = %g, the framework's default", plan->dropout);
 }
 
+/* "flash-2", or "flash": the framework's. */
+static guint
+flash_generation (const PsiPlan *plan, const char *attention)
+{
+  return strncmp (attention, "flash-", 6) == 0 ? (guint) (attention[6] - '0') : plan->framework->flash;
+}
+
 PsiPlan *
 psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint machine_gpus_per_node, GError **error)
 {
@@ -433,7 +442,8 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
 
   plan->recompute = (PsiRecompute) index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
   plan->recompute_every = (guint) psi_settings_count (s, PSI_KEY_RECOMPUTE_EVERY);
-  plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "flash") == 0;
+  plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "math") != 0;
+  plan->flash_generation = flash_generation (plan, psi_settings_text (s, PSI_KEY_ATTENTION));
   plan->compile = psi_settings_bool (s, PSI_KEY_COMPILE);
   plan->overlap_grads = psi_settings_has (s, PSI_KEY_OVERLAP_GRADS) ? psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS)
                                                                     : plan->framework->overlap_grads;
@@ -504,6 +514,7 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .sequence_parallel = plan->sequence_parallel && plan->tp > 1,
                         .dtype = plan->dtype,
                         .flash = plan->flash,
+                        .flash_generation = plan->flash_generation,
                         .compile = plan->compile,
                         .megatron = plan->megatron,
                         .framework = plan->framework,

@@ -48,7 +48,8 @@ typedef struct
   double optimizer_traffic_each;                   /* bytes read and written per element by one update */
   gboolean has_optimizer, grad_clip, overlap_grads, megatron, flash, compile;
   const PsiFramework *framework;
-  gint64 bucket_bytes; /* G_MAXINT64: one message for everything */
+  guint flash_generation; /* of FlashAttention */
+  gint64 bucket_bytes;    /* G_MAXINT64: one message for everything */
   guint prefetch;
   gint64 sequence;
   double dropout;

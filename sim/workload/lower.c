@@ -46,7 +46,7 @@ static const ElementCost costs[PSI_N_ELEMENTS][PSI_N_KERNEL_SETS] = {
   [PSI_ELEMENT_GATED]     = { { 3, 5, 0, 0, 2, 3 },     { 6, 10, 0, 0, 2, 4 },     { 3, 5, 0, 0, 1, 1 } },
   [PSI_ELEMENT_RESIDUAL]  = { { 3, 2, 1, 1, 3, 2 },     { 3, 3, 3, 1, 2, 2 },      { 3, 2, 1, 1, 1, 1 } },
   [PSI_ELEMENT_DROPOUT]   = { { 2, 2, 1, 1, 1, 1 },     { 2, 2, 1, 1, 1, 1 },      { 2, 2, 1, 1, 1, 1 } },
-  [PSI_ELEMENT_SCORES]    = { { 3.5, 3.5, 5, 5, 3, 3 }, { 3.5, 3.5, 5, 5, 4, 4 },  { 3.5, 3.5, 5, 5, 2, 2 } },
+  [PSI_ELEMENT_SCORES]    = { { 3.5, 3.5, 5, 5, 3, 3 }, { 12, 14, 5, 5, 8, 9 },    { 3.5, 3.5, 5, 5, 2, 2 } },
   [PSI_ELEMENT_LOSS]      = { { 8, 7, 0, 0, 6, 6 },     { 8, 7, 0, 0, 4, 5 },      { 4, 3, 0, 0, 2, 2 } },
   [PSI_ELEMENT_EMBEDDING] = { { 4, 4, 0, 0, 3, 3 },     { 4, 4, 0, 0, 2, 2 },      { 4, 4, 0, 0, 2, 2 } },
   [PSI_ELEMENT_PERMUTE]   = { { 2, 2, 0, 0, 6, 6 },     { 2, 2, 0, 0, 8, 8 },      { 2, 2, 0, 0, 4, 4 } },
@@ -65,6 +65,8 @@ kernel_set (const PsiLowering *lowering, PsiElementOp op)
     set = framework->rotary;
   else if (framework != NULL && op == PSI_ELEMENT_GATED)
     set = framework->gate;
+  else if (framework != NULL && op == PSI_ELEMENT_SCORES)
+    set = framework->scores;
   return set == PSI_KERNELS_EAGER && lowering->compile ? PSI_KERNELS_COMPILED : set;
 }
 
@@ -235,7 +237,7 @@ attention_kernel (const PsiLower *lower, gint64 batch, gint64 queries, gint64 ke
                       .launches = 1,
                       .causal = causal,
                       .backward = backward,
-                      .generation = lower->lowering->framework != NULL ? lower->lowering->framework->flash : 2,
+                      .generation = lower->lowering->flash_generation,
                       .batch = batch,
                       .m = queries,
                       .n = keys,

@@ -102,10 +102,11 @@ typedef struct
   gint64 sequence;    /* tokens per sample */
   guint tp, cp, ep;   /* degrees */
   gboolean sequence_parallel;
-  PsiDtype dtype;    /* of activations and matrix products */
-  gboolean flash;    /* fused attention, no score matrix kept */
-  gboolean compile;  /* elementwise kernels fused by a compiler */
-  gboolean megatron; /* framework = megatron: fused kernels, vocabulary-parallel loss; else pytorch eager */
+  PsiDtype dtype;                /* of activations and matrix products */
+  gboolean flash;                /* fused attention, no score matrix kept */
+  guint flash_generation;        /* of FlashAttention, 0 = 2 */
+  gboolean compile;              /* elementwise kernels fused by a compiler */
+  gboolean megatron;             /* framework = megatron: fused kernels, vocabulary-parallel loss; else pytorch eager */
   const PsiFramework *framework; /* NULL: megatron or pytorch, by the flag */
   gboolean dropout;
   guint loss_chunks;       /* logits computed in that many chunks, at least 1; 0 counts as 1 */
