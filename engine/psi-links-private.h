@@ -50,11 +50,13 @@ typedef struct
   guint32 n_open, pair; /* pair: index in the pairs being built, if mark is theirs */
   guint64 held_in;      /* solve in which it last held flows */
   /* Always */
-  double bytes_per_s, weight, min_cap; /* min_cap: no flow here has a lower cap */
+  double bytes_per_s, weight;
+  double cap_sum, min_cap; /* what all flows use at their caps; no cap is lower */
   guint64 hash;
   Ref *refs; /* who uses it */
   guint n_refs, n_refs_alloc;
   guint32 region;
+  gboolean active; /* has several flows that may fill it */
   /* The flows it holds: the keys of the heap are clock counts */
   PsiHeap members;
   guint64 members_hash;
@@ -69,20 +71,20 @@ typedef struct
 {
   Units count;   /* held by a link: its clock when the flow ends; else what is left at base_ps */
   guint32 group; /* link that holds it, NONE: its cap or nobody */
-  guint32 n_uses, n_uses_alloc, n_shared;
-  guint64 held_in; /* solve in which its cap held it */
+  guint32 n_uses, n_uses_alloc, n_active; /* n_active: links that are active */
+  guint64 held_in;                        /* solve in which its cap held it */
   guint64 hash, cookie, mark;
-  double cap, own_cap; /* as given; lowered by links that it has for itself */
-  double rate;         /* while group is NONE */
-  gboolean in_region;  /* counted there */
+  double cap;         /* as given, and what it would have alone: it is never faster */
+  double rate;        /* while group is NONE */
+  gboolean in_region; /* counted there */
   PsiTime base_ps;
   Use *uses;
 } Flow;
 
-/* Shared links, connected by flows (or that were so not long ago). */
+/* Active links, connected by flows (or that were so not long ago). */
 typedef struct
 {
-  Ids links; /* may hold some that are no longer shared */
+  Ids links; /* may hold some that are no longer active */
   guint n_flows, n_ended;
   double top_level; /* highest that held flows in the last solve */
   gboolean dirty;
@@ -131,7 +133,7 @@ void psi_links_set_level (PsiLinks *links, guint32 link, double level);
 
 /* psi-links-solve.c */
 void psi_links_mark_dirty (PsiLinks *links, guint32 region);
-/* Put all shared links of a flow into one region and mark that dirty. */
+/* Put all active links of a flow into one region and mark that dirty. */
 void psi_links_join (PsiLinks *links, const Flow *flow);
 /* Solve all dirty regions. */
 void psi_links_solve (PsiLinks *links);

@@ -74,7 +74,7 @@ psi_links_join (PsiLinks *links, const Flow *flow)
       Link *link = &links->links[flow->uses[u].link];
       guint32 other = link->region;
 
-      if (link->n_refs < 2)
+      if (!link->active)
         continue;
       if (other == NONE)
         {
@@ -108,7 +108,7 @@ split_region (PsiLinks *links, guint32 id)
   for (guint i = 0; i < ids.n; i++)
     {
       const Link *link = &links->links[ids.items[i]];
-      for (guint r = 0; r < link->n_refs; r++)
+      for (guint r = 0; link->active && r < link->n_refs; r++)
         {
           Flow *flow = &links->flows[link->refs[r].flow];
           if (flow->mark == links->mark)
@@ -127,7 +127,7 @@ flow_is_open (const PsiLinks *links, const Flow *flow)
   return (flow->group == NONE ? flow->held_in : links->links[flow->group].held_in) != links->solve;
 }
 
-/* Sum up what the flows put on shared links other than `holder`. */
+/* Sum up what the flows put on active links other than `holder`. */
 static void
 build_pairs (PsiLinks *links, Pairs *pairs, const guint32 *ids, guint n_ids, guint32 holder)
 {
@@ -141,7 +141,7 @@ build_pairs (PsiLinks *links, Pairs *pairs, const guint32 *ids, guint n_ids, gui
           Link *link = &links->links[use->link];
           Pair *pair;
           use->pair = NONE;
-          if (use->link == holder || link->n_refs < 2)
+          if (use->link == holder || !link->active)
             continue;
           if (link->mark != links->mark)
             {
@@ -227,8 +227,8 @@ compare_ids (const void *a, const void *b)
 static int
 compare_caps (const void *a, const void *b, void *flows)
 {
-  double cap_a = ((Flow *) flows)[*(const guint32 *) a].own_cap;
-  double cap_b = ((Flow *) flows)[*(const guint32 *) b].own_cap;
+  double cap_a = ((Flow *) flows)[*(const guint32 *) a].cap;
+  double cap_b = ((Flow *) flows)[*(const guint32 *) b].cap;
   return (cap_a > cap_b) - (cap_a < cap_b);
 }
 
@@ -245,16 +245,16 @@ hold_capped (PsiLinks *links, Link *link, double level)
   for (guint r = 0; r < link->n_refs; r++)
     {
       const Flow *flow = &links->flows[link->refs[r].flow];
-      link->min_cap = MIN (link->min_cap, flow->own_cap);
-      if (flow->own_cap < level && flow_is_open (links, flow))
+      link->min_cap = MIN (link->min_cap, flow->cap);
+      if (flow->cap < level && flow_is_open (links, flow))
         ids_push (walk, link->refs[r].flow);
     }
   if (walk->n > 1)
     g_qsort_with_data (walk->items, (gint) walk->n, sizeof (guint32), compare_caps, links->flows);
   for (guint i = 0, next; i < walk->n; i = next)
     {
-      double cap = links->flows[walk->items[i]].own_cap;
-      for (next = i; next < walk->n && links->flows[walk->items[next]].own_cap == cap; next++)
+      double cap = links->flows[walk->items[i]].cap;
+      for (next = i; next < walk->n && links->flows[walk->items[next]].cap == cap; next++)
         {
           psi_links_hold_by_cap (links, walk->items[next]);
           links->flows[walk->items[next]].held_in = links->solve;
@@ -291,7 +291,7 @@ hold_open (PsiLinks *links, guint32 id, double level)
   return link->members.n;
 }
 
-/* Drop links that are no longer shared, make the heap of levels; FALSE if there is nothing to solve. Links whose level
+/* Drop links that are no longer active, make the heap of levels; FALSE if there is nothing to solve. Links whose level
  * is well above all that held flows last time are put aside, as mostly no flow is open when their turn comes. */
 static gboolean
 open_region (PsiLinks *links, guint32 region_id)
@@ -303,7 +303,7 @@ open_region (PsiLinks *links, guint32 region_id)
   for (guint i = 0; i < region->links.n; i++)
     {
       Link *link = &links->links[ids[i]];
-      if (link->n_refs < 2)
+      if (!link->active)
         {
           link->region = NONE;
           continue;

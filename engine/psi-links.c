@@ -3,7 +3,8 @@
  *
  *   work left at t1 = work left at t0 - round (rate * (t1 - t0)), in 2^-16 bytes; end = t + round (left / rate)
  *
- * - A link with one flow is no more than a cap of that flow. A flow that shares no link needs no solve.
+ * - A flow is never faster than it would be alone: its cap. A link that its flows cannot fill at their caps, such as
+ * any link with one flow, takes no part in a solve; a flow that uses only such links runs at its cap, without a solve.
  * - All flows held by one link have one rate, so the link has a clock that counts the bytes each of them has sent, and
  * a heap of the counts at which they end. A new level moves one timer, not one per flow.
  *
@@ -113,10 +114,10 @@ psi_links_hold_by_cap (PsiLinks *links, guint32 id)
 {
   Flow *flow = &links->flows[id];
 
-  if (flow->group == NONE && flow->rate == flow->own_cap && links->places[NODE_FLOW (id)] != NONE)
+  if (flow->group == NONE && flow->rate == flow->cap && links->places[NODE_FLOW (id)] != NONE)
     return;
   release_flow (links, id);
-  flow->rate = flow->own_cap;
+  flow->rate = flow->cap;
   psi_heap_set (&links->timers, links->places, NODE_FLOW (id), end_ps (links->now_ps, flow->count, flow->rate));
 }
 
@@ -141,32 +142,7 @@ psi_links_hold_by_link (PsiLinks *links, guint32 id, guint32 link_id)
   psi_heap_set (&link->members, links->places, NODE_FLOW (id), flow->count);
 }
 
-/* The cap changed: tell the shared links. */
-static void
-lower_min_caps (PsiLinks *links, const Flow *flow)
-{
-  for (guint u = 0; u < flow->n_uses && flow->own_cap < HUGE_VAL; u++)
-    {
-      Link *link = &links->links[flow->uses[u].link];
-      link->min_cap = MIN (link->min_cap, flow->own_cap);
-    }
-}
-
-static double
-private_cap (const PsiLinks *links, const Flow *flow)
-{
-  double cap = flow->cap;
-
-  for (guint u = 0; u < flow->n_uses; u++)
-    {
-      const Link *link = &links->links[flow->uses[u].link];
-      if (link->n_refs == 1)
-        cap = MIN (cap, link->bytes_per_s / flow->uses[u].weight);
-    }
-  return cap;
-}
-
-/* The set of shared links of a flow has changed: note it once in `walk`. */
+/* The set of active links of a flow has changed: note it once in `walk`. */
 static inline void
 touch_flow (PsiLinks *links, guint32 id)
 {
@@ -176,17 +152,23 @@ touch_flow (PsiLinks *links, guint32 id)
   ids_push (&links->walk, id);
 }
 
+/* A link takes part in solves if several flows use it and could fill it, with a margin for the rounding of cap_sum. */
+static inline gboolean
+may_fill (const Link *link)
+{
+  return link->n_refs > 1 && link->cap_sum >= link->bytes_per_s * (1 - 1e-9);
+}
+
 static void
 enter_region (PsiLinks *links, Flow *flow)
 {
   guint u = 0;
 
-  lower_min_caps (links, flow);
   psi_links_join (links, flow);
   if (flow->in_region)
     return;
   flow->in_region = TRUE;
-  while (links->links[flow->uses[u].link].n_refs < 2)
+  while (!links->links[flow->uses[u].link].active)
     u++;
   links->regions[links->links[flow->uses[u].link].region].n_flows++;
 }
@@ -209,22 +191,25 @@ add_refs (PsiLinks *links, guint32 id)
       link->refs[link->n_refs++] = (Ref){ id, u };
       link->weight += use->share;
       link->hash += flow->hash;
-      flow->n_shared += link->n_refs > 1;
-      if (link->n_refs != 2)
+      link->cap_sum += use->share * flow->cap;
+      link->min_cap = MIN (link->min_cap, flow->cap);
+      flow->n_active += link->active;
+      if (link->active || !may_fill (link))
         continue;
-      link->min_cap = HUGE_VAL;
-      links->flows[link->refs[0].flow].n_shared++;
-      touch_flow (links, link->refs[0].flow);
+      link->active = TRUE;
+      for (guint r = 0; r < link->n_refs; r++)
+        {
+          links->flows[link->refs[r].flow].n_active++;
+          touch_flow (links, link->refs[r].flow);
+        }
     }
   for (guint i = 0; i < links->walk.n; i++)
     {
       Flow *other = &links->flows[links->walk.items[i]];
-      other->own_cap = private_cap (links, other);
       if (other->group != NONE)
         links->links[other->group].pairs_valid = FALSE;
       enter_region (links, other);
     }
-  flow->own_cap = private_cap (links, flow);
 }
 
 static void
@@ -245,15 +230,22 @@ remove_flow (PsiLinks *links, guint32 id)
       link->refs[use->ref] = last;
       links->flows[last.flow].uses[last.use].ref = use->ref;
       link->weight = link->n_refs ? link->weight - use->share : 0;
+      link->cap_sum = link->n_refs ? link->cap_sum - use->share * flow->cap : 0;
+      link->min_cap = link->n_refs ? link->min_cap : HUGE_VAL;
       link->hash -= flow->hash;
-      if (link->n_refs > 0)
-        region = link->region;
-      if (link->n_refs != 1)
+      if (!link->active)
         continue;
-      links->flows[link->refs[0].flow].n_shared--;
-      if (links->flows[link->refs[0].flow].group == use->link)
-        release_flow (links, link->refs[0].flow);
-      touch_flow (links, link->refs[0].flow);
+      region = link->region;
+      if (may_fill (link))
+        continue;
+      link->active = FALSE;
+      for (guint r = 0; r < link->n_refs; r++)
+        {
+          links->flows[link->refs[r].flow].n_active--;
+          if (links->flows[link->refs[r].flow].group == use->link)
+            release_flow (links, link->refs[r].flow);
+          touch_flow (links, link->refs[r].flow);
+        }
     }
   if (flow->in_region)
     {
@@ -264,9 +256,7 @@ remove_flow (PsiLinks *links, guint32 id)
   for (guint i = 0; i < links->walk.n; i++)
     {
       Flow *other = &links->flows[links->walk.items[i]];
-      other->own_cap = private_cap (links, other);
-      lower_min_caps (links, other);
-      if (other->n_shared > 0)
+      if (other->n_active > 0)
         continue;
       other->in_region = FALSE;
       links->regions[region].n_flows--;
@@ -411,22 +401,24 @@ psi_links_start (PsiLinks *links, PsiTime now_ps, gint64 bytes, double cap_bytes
     }
   flow->count = (Units) bytes * (Units) UNITS_PER_BYTE;
   flow->group = NONE;
-  flow->n_shared = 0;
+  flow->n_active = 0;
   flow->in_region = FALSE;
   flow->held_in = 0;
   flow->cookie = cookie;
   flow->cap = cap_bytes_per_s > 0 ? cap_bytes_per_s : 0;
+  for (guint u = 0; u < flow->n_uses; u++)
+    flow->cap = MIN (flow->cap, links->links[flow->uses[u].link].bytes_per_s / flow->uses[u].weight);
   flow->rate = 0;
   flow->base_ps = links->now_ps;
   add_refs (links, id);
-  if (flow->n_shared == 0)
+  if (flow->n_active == 0)
     {
       psi_links_hold_by_cap (links, id);
       return id;
     }
   enter_region (links, flow);
-  for (guint u = 0; u < flow->n_uses && flow->n_shared == 1; u++)
-    if (links->links[flow->uses[u].link].n_refs > 1) /* most likely who will hold it */
+  for (guint u = 0; u < flow->n_uses && flow->n_active == 1; u++)
+    if (links->links[flow->uses[u].link].active) /* most likely who will hold it */
       psi_links_hold_by_link (links, id, flow->uses[u].link);
   return id;
 }

@@ -5,6 +5,13 @@
 
 #include <stdlib.h>
 
+/* W4 with a shared link that all senders together cannot fill. */
+static PsiTime
+run_open_fabric (guint n, guint k, double *ret_cpu_s)
+{
+  return run_senders (n, k, n * 50e9 * 1.01, ret_cpu_s);
+}
+
 /* n pairs of ranks, each over its own two links, k messages of random size back to back: nothing is shared. */
 static PsiTime
 run_alone (guint n, guint k, double *ret_cpu_s)
@@ -43,11 +50,17 @@ static const struct
   PsiTime (*run) (guint n, guint k, double *ret_cpu_s);
   guint n, k, n_messages;
 } loads[] = {
-  { "W4 128 x 100", run_bottleneck, 128, 100, 12800 }, { "W4 512 x 20", run_bottleneck, 512, 20, 10240 },
-  { "W4 1024 x 10", run_bottleneck, 1024, 10, 10240 }, { "W4 1024 x 1000", run_bottleneck, 1024, 1000, 1024000 },
-  { "W5 16 hosts", run_all_to_all, 16, 0, 16 * 15 },   { "W5 32 hosts", run_all_to_all, 32, 0, 32 * 31 },
-  { "W5 64 hosts", run_all_to_all, 64, 0, 64 * 63 },   { "W5 128 hosts", run_all_to_all, 128, 0, 128 * 127 },
-  { "alone, 8 pairs", run_alone, 8, 125000, 1000000 }, { "alone, 256 pairs", run_alone, 256, 4000, 1024000 },
+  { "W4 128 x 100", run_bottleneck, 128, 100, 12800 },
+  { "W4 512 x 20", run_bottleneck, 512, 20, 10240 },
+  { "W4 1024 x 10", run_bottleneck, 1024, 10, 10240 },
+  { "W4 1024 x 1000", run_bottleneck, 1024, 1000, 1024000 },
+  { "W5 16 hosts", run_all_to_all, 16, 0, 16 * 15 },
+  { "W5 32 hosts", run_all_to_all, 32, 0, 32 * 31 },
+  { "W5 64 hosts", run_all_to_all, 64, 0, 64 * 63 },
+  { "W5 128 hosts", run_all_to_all, 128, 0, 128 * 127 },
+  { "open 1024 x 1000", run_open_fabric, 1024, 1000, 1024000 },
+  { "alone, 8 pairs", run_alone, 8, 125000, 1000000 },
+  { "alone, 256 pairs", run_alone, 256, 4000, 1024000 },
 };
 
 static int

@@ -56,7 +56,7 @@ cpu_s (void)
 /* W4: n senders, each with a private link and all with a shared one, send k messages back to back; 1.5 us before each.
  */
 static PsiTime
-run_bottleneck (guint n, guint k, double *ret_cpu_s)
+run_senders (guint n, guint k, double shared_bytes_per_s, double *ret_cpu_s)
 {
   const PsiTime latency_ps = 1500000;
   g_autoptr (PsiLinks) links = psi_links_new ();
@@ -66,7 +66,7 @@ run_bottleneck (guint n, guint k, double *ret_cpu_s)
   PsiTime last_ps = 0;
   double start_s;
 
-  psi_links_add (links, 50e9);
+  psi_links_add (links, shared_bytes_per_s);
   for (guint i = 0; i < n; i++)
     {
       Random random;
@@ -101,6 +101,12 @@ run_bottleneck (guint n, guint k, double *ret_cpu_s)
     }
   *ret_cpu_s = cpu_s () - start_s;
   return last_ps;
+}
+
+static PsiTime
+run_bottleneck (guint n, guint k, double *ret_cpu_s)
+{
+  return run_senders (n, k, 50e9, ret_cpu_s);
 }
 
 /* W5: n hosts in leaves of 8; all n (n - 1) flows start at once; host links 50e9, leaf links 200e9; 500 ns. */

@@ -465,6 +465,34 @@ test_wide (void)
   g_assert_cmpint (psi_links_next_ps (links), ==, PSI_TIME_MAX);
 }
 
+/* A link that its flows cannot fill, until one more comes: then it is shared, and no longer once that one has ended. */
+static void
+test_open_link (void)
+{
+  g_autoptr (PsiLinks) links = psi_links_new ();
+  PsiLinkId wide = psi_links_add (links, 10e9);
+  PsiFlowId flows[11];
+  guint64 cookie;
+
+  for (guint i = 0; i < 11; i++)
+    {
+      PsiLinkId own = psi_links_add (links, 1e9);
+      if (i == 10)
+        for (guint k = 0; k < 10; k++)
+          g_assert_cmpfloat (psi_links_flow_rate (links, flows[k]), ==, 1e9);
+      flows[i] =
+          psi_links_start (links, 0, i < 10 ? 2000 : 1000, HUGE_VAL, (PsiLinkUse[]){ { wide, 1 }, { own, 1 } }, 2, i);
+    }
+  g_assert_cmpint (psi_links_next_ps (links), ==, 1100000);
+  for (guint i = 0; i < 11; i++)
+    assert_near (psi_links_flow_rate (links, flows[i]), 10e9 / 11);
+  g_assert_true (psi_links_pop (links, 1100000, &cookie));
+  g_assert_cmpuint (cookie, ==, 10);
+  for (guint i = 0; i < 10; i++)
+    assert_near (psi_links_flow_rate (links, flows[i]), 1e9);
+  g_assert_cmpint (psi_links_next_ps (links), ==, 2100000);
+}
+
 /* The oracle on a case worked by hand: two links of 10 and 4, flows on {0}, {0,1}, {1}, the last with cap 1. */
 static void
 test_oracle (void)
@@ -506,6 +534,7 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/links/cookie-order", test_cookie_order);
   g_test_add_func ("/engine/links/multiplicity", test_multiplicity);
   g_test_add_func ("/engine/links/wide", test_wide);
+  g_test_add_func ("/engine/links/open-link", test_open_link);
   g_test_add_func ("/engine/links/symmetric", test_symmetric);
   g_test_add_func ("/engine/links/one-bottleneck", test_one_bottleneck);
   g_test_add_func ("/engine/links/known-ends", test_known_ends);
