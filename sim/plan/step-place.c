@@ -30,26 +30,54 @@ stride_of (const PsiStep *step, guint dimension)
   return step->strides[dimension];
 }
 
+static void
+place_groups (PsiStep *step)
+{
+  g_auto (GStrv) order = g_strsplit (psi_settings_text (step->settings, PSI_KEY_GROUP_ORDER), ",", -1);
+  static const char *const names[] = { "tp", "cp", "dp", "pp" };
+  guint stride = 1;
+
+  if (step->strides[TP] > 0)
+    return;
+  for (guint i = 0; order[i] != NULL; i++)
+    for (guint d = 0; d < G_N_ELEMENTS (names); d++)
+      if (strcmp (g_strstrip (order[i]), names[d]) == 0)
+        {
+          step->strides[d] = stride;
+          stride *= degree (step, d);
+        }
+}
+
+gboolean
+psi_step_replicas_alike (PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+  guint node = step->machine->gpus_per_node;
+
+  place_groups (step);
+  for (guint replica = 1; plan->pp > 1 && replica < plan->tp * plan->cp * plan->dp; replica++)
+    {
+      guint at = replica % plan->tp * step->strides[TP] + replica / plan->tp % plan->cp * step->strides[CP] +
+                 replica / plan->tp / plan->cp * step->strides[DP];
+
+      for (guint s = 0; s < plan->pp; s++)
+        {
+          guint from = s * step->strides[PP], to = (s + 1) % plan->pp * step->strides[PP];
+
+          if ((from / node == to / node) != ((at + from) / node == (at + to) / node))
+            return FALSE;
+        }
+    }
+  return TRUE;
+}
+
 void
 psi_step_place_rank (PsiStep *step, PsiStepRank *rank)
 {
   const PsiMachine *machine = step->machine;
   double rates[4] = { machine->intra.bytes_per_s * machine->intra.efficiency, 0, 0, 0 };
 
-  if (step->strides[TP] == 0)
-    {
-      g_auto (GStrv) order = g_strsplit (psi_settings_text (step->settings, PSI_KEY_GROUP_ORDER), ",", -1);
-      static const char *const names[] = { "tp", "cp", "dp", "pp" };
-      guint stride = 1;
-
-      for (guint i = 0; order[i] != NULL; i++)
-        for (guint d = 0; d < G_N_ELEMENTS (names); d++)
-          if (strcmp (g_strstrip (order[i]), names[d]) == 0)
-            {
-              step->strides[d] = stride;
-              stride *= degree (step, d);
-            }
-    }
+  place_groups (step);
   guint pp = rank->stage >= 0 && !step->plan->by_stage ? (guint) rank->stage : 0;
   rank->first_gpu = rank->tp_index * step->strides[TP] + rank->cp_index * step->strides[CP] +
                     rank->dp_index * step->strides[DP] + pp * step->strides[PP];

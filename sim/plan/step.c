@@ -51,16 +51,19 @@ psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const Psi
   return plan->schedule->build (&order, error);
 }
 
+#define MOST_UNLIKE_GPUS 4096 /* beyond, replicas count as equal even if only some cross nodes */
+
 /* One class of ranks for all replicas when they are equal; one for each worker when their batches differ; root and
  * others of a parameter server; every GPU by itself when the user asks, or singles one out. */
 static guint
-count_classes (const PsiStep *step)
+count_classes (PsiStep *step)
 {
   const PsiPlan *plan = step->plan;
 
   if (plan->cyclic || plan->keeps_all)
     return 1;
-  if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK))
+  if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
+      (step->gpus <= MOST_UNLIKE_GPUS && !psi_step_replicas_alike (step)))
     return plan->parameter_server ? MAX (plan->dp, 1) : plan->dp * plan->tp * plan->cp;
   if (plan->worker_batches != NULL)
     return plan->dp;

@@ -180,6 +180,8 @@ PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory
 
 /* step-place.c */
 void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
+/* Do the pipelines of all replicas cross nodes at the same places? */
+gboolean psi_step_replicas_alike (PsiStep *step);
 /* A collective of the rank's dp (x cp), tp, cp or ep group: appended to a stream. */
 typedef enum
 {
