@@ -427,6 +427,8 @@ bench_line_stats (const BenchOptions *options, const BenchStats *stats)
     bench_line_number (options, "cpu_ns", stats->cpu_ns);
   bench_line_number (options, "samples", stats->samples);
   bench_line_number (options, "iterations", (double) stats->iterations);
+  if (stats->graph)
+    bench_line_number (options, "graph", 1);
 }
 
 void

@@ -35,6 +35,7 @@ typedef struct
   double cpu_ns; /* median CPU time, 0 = not measured */
   int samples;
   long iterations; /* all samples together */
+  bool graph;      /* replayed from a graph, not issued one by one */
 } BenchStats;
 
 /* Parse the command line; ends the program with status 0 (--help) or 2 (wrong usage, one line on stderr). Also reads

@@ -262,7 +262,7 @@ bench_gemm_run (void *state, int sweep, double deadline_s)
               continue;
             }
           unsigned long long throttle = bench_nvml_throttle (&gpu->nvml);
-          if (!bench_gpu_pools (gpu, fill) || !bench_gpu_measure (gpu, multiply, product, seconds, &stats))
+          if (!bench_gpu_pools (gpu, fill) || !bench_gpu_measure (gpu, multiply, product, seconds, true, &stats))
             {
               skipped++;
               continue;

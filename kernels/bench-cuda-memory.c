@@ -128,8 +128,9 @@ measure_copy (BenchGpu *gpu, Copy *copy, int sweep, double seconds)
   const BenchOptions *options = gpu->options;
   BenchStats stats;
   unsigned long long throttle = bench_nvml_throttle (&gpu->nvml);
-  bool ok = copy->what == COPY_BOTH_WAYS ? measure_both_ways (gpu, copy, seconds, &stats)
-                                         : bench_gpu_measure (gpu, copy_work, copy, seconds, &stats);
+  bool ok = copy->what == COPY_BOTH_WAYS
+                ? measure_both_ways (gpu, copy, seconds, &stats)
+                : bench_gpu_measure (gpu, copy_work, copy, seconds, copy->what <= COPY_AXPY, &stats);
   if (!ok)
     return;
   bench_line_begin (options, "copy");

@@ -142,15 +142,45 @@ time_batch (BenchGpu *gpu, BenchWork work, void *data, long n, long *iteration, 
   return true;
 }
 
+/* `n` calls as one graph: the GPU alone sets the pace. NULL if they cannot be captured. */
+static cudaGraphExec_t
+capture (BenchGpu *gpu, BenchWork work, void *data, long n, long *iteration)
+{
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t executable = NULL;
+  bool ok = true;
+
+  if (cudaStreamBeginCapture (gpu->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess)
+    return NULL;
+  for (long i = 0; ok && i < n; i++)
+    ok = work (gpu, data, (*iteration)++);
+  if (cudaStreamEndCapture (gpu->stream, &graph) != cudaSuccess || !ok ||
+      cudaGraphInstantiateWithFlags (&executable, graph, 0) != cudaSuccess)
+    executable = NULL;
+  if (graph)
+    cudaGraphDestroy (graph);
+  cudaGetLastError ();
+  return executable;
+}
+
+static bool
+replay (BenchGpu *gpu, void *data, long iteration)
+{
+  return bench_cuda_ok (gpu, cudaGraphLaunch (data, gpu->stream), "graph");
+}
+
 bool
-bench_gpu_measure (BenchGpu *gpu, BenchWork work, void *data, double seconds, BenchStats *ret_stats)
+bench_gpu_measure (BenchGpu *gpu, BenchWork work, void *data, double seconds, bool graph, BenchStats *ret_stats)
 {
   enum
   {
     MOST_SAMPLES = 200
   };
+  const double quick_ns = 2e4; /* shorter calls may take the host longer to issue than the GPU to do */
   double samples_ns[MOST_SAMPLES], batch_ns;
   long iteration = 0, batch = 1;
+  cudaGraphExec_t executable = NULL;
+  bool ok = true;
   int n = 0;
 
   memset (ret_stats, 0, sizeof *ret_stats);
@@ -163,16 +193,21 @@ bench_gpu_measure (BenchGpu *gpu, BenchWork work, void *data, double seconds, Be
       if (!time_batch (gpu, work, data, batch, &iteration, &batch_ns))
         return false;
     }
+  if (graph && batch_ns / (double) batch < quick_ns)
+    executable = capture (gpu, work, data, batch, &iteration);
   double begin_s = bench_now_s (), now_s = begin_s;
-  while (n < MOST_SAMPLES && !bench_interrupted () && (n < 10 || now_s - begin_s < seconds) &&
+  while (ok && n < MOST_SAMPLES && !bench_interrupted () && (n < 10 || now_s - begin_s < seconds) &&
          (n < 3 || now_s - begin_s < 2))
     {
-      if (!time_batch (gpu, work, data, batch, &iteration, &batch_ns))
-        return false;
+      ok = executable ? time_batch (gpu, replay, executable, 1, &iteration, &batch_ns)
+                      : time_batch (gpu, work, data, batch, &iteration, &batch_ns);
       samples_ns[n++] = batch_ns / (double) batch;
       now_s = bench_now_s ();
     }
-  if (!n)
+  ret_stats->graph = executable != NULL;
+  if (executable)
+    cudaGraphExecDestroy (executable);
+  if (!ok || !n)
     return false;
   bench_stats (samples_ns, n, ret_stats);
   ret_stats->iterations = (long) n * batch;

@@ -40,8 +40,9 @@ typedef struct
 typedef bool (*BenchWork) (BenchGpu *gpu, void *data, long iteration);
 
 /* Measure a call with events: batches long enough for their resolution, at least 10 of them and about `seconds` (at
- * most 2). FALSE if a call failed. */
-bool bench_gpu_measure (BenchGpu *gpu, BenchWork work, void *data, double seconds, BenchStats *ret_stats);
+ * most 2). With `graph` short calls are replayed from a graph, so that what is measured is the GPU and not the host
+ * that issues them. FALSE if a call failed. */
+bool bench_gpu_measure (BenchGpu *gpu, BenchWork work, void *data, double seconds, bool graph, BenchStats *ret_stats);
 
 /* Print a warning unless `status` is success. */
 bool bench_cuda_ok (const BenchGpu *gpu, cudaError_t status, const char *what);
