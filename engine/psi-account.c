@@ -150,11 +150,12 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
   ret_levels->mean_bytes = period_ps > 0 ? area / (double) period_ps : (double) sum;
 }
 
-/* The two ends of a channel, or any member of a communicator. */
+/* The two ends of a channel, or any member of a communicator, and the sends of that end in program order. */
 typedef struct
 {
   PsiRankId rank;
   guint slot;
+  GArray *sends; /* of PsiOpId, NULL if none */
 } PortEnd;
 
 typedef struct
@@ -162,6 +163,7 @@ typedef struct
   const PsiWorld *world;
   const gsize *first_op;
   gint32 *chain; /* -1 = not known yet */
+  guint32 *nth;  /* messages before an op in its stream, of its kind and slot */
   PortEnd *ends; /* [2 * port] */
 } Chain;
 
@@ -213,33 +215,42 @@ chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
   return most;
 }
 
-static PsiOpId
-nth_message (const PsiProgram *program, PsiOpKind kind, guint slot, guint nth)
+/* Number the messages of a rank, and list the sends of each of its channels. */
+static void
+number_messages (Chain *chain, PsiRankId rank)
 {
+  const PsiRank *owner = psi_world_rank (chain->world, rank);
+  const PsiProgram *program = owner->program;
+  guint n_slots = owner->ports->len;
+  g_autofree guint32 *counts = g_new (guint32, 3 * n_slots + 1);
+  guint32 *nth = chain->nth + chain->first_op[rank];
+
   for (guint s = 0; s < program->n_streams; s++)
-    for (guint i = 0; i < program->streams[s]->len; i++)
-      {
-        const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
-
-        if (op->kind == kind && op->slot == slot && nth-- == 0)
-          return PSI_OP_ID (s, i);
-      }
-  return PSI_OP_NONE;
-}
-
-static guint
-rank_among_messages (const PsiProgram *program, PsiOpId id)
-{
-  const PsiOp *op = psi_program_op (program, id);
-  guint nth = 0;
-
-  for (guint i = 0; i < PSI_OP_POSITION (id); i++)
     {
-      const PsiOp *other = &g_array_index (program->streams[PSI_OP_STREAM (id)], PsiOp, i);
+      memset (counts, 0, 3 * n_slots * sizeof *counts);
+      for (guint i = 0; i < program->streams[s]->len; i++)
+        {
+          const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+          guint which = op->kind == PSI_OP_SEND ? 0 : op->kind == PSI_OP_RECV ? 1 : 2;
 
-      nth += other->kind == op->kind && other->slot == op->slot;
+          *nth++ = op->kind == PSI_OP_WORK ? 0 : counts[which * n_slots + op->slot]++;
+          if (op->kind != PSI_OP_SEND)
+            continue;
+          PsiPortId port = g_array_index (owner->ports, PsiPortId, op->slot);
+          for (guint e = 0; e < 2 && port != G_MAXUINT32; e++)
+            {
+              PortEnd *end = &chain->ends[2 * port + e];
+              PsiOpId id = PSI_OP_ID (s, i);
+
+              if (end->rank != rank || end->slot != op->slot)
+                continue;
+              if (end->sends == NULL)
+                end->sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
+              g_array_append_val (end->sends, id);
+              break;
+            }
+        }
     }
-  return nth;
 }
 
 static guint
@@ -262,10 +273,9 @@ chain_of (Chain *chain, PsiRankId rank, PsiOpId id)
 
       if (end->rank == rank && end->slot == op->slot)
         end++;
-      const PsiProgram *sender = psi_world_rank (chain->world, end->rank)->program;
-      PsiOpId send = nth_message (sender, PSI_OP_SEND, end->slot, rank_among_messages (owner->program, id));
-      if (send != PSI_OP_NONE)
-        most = MAX (most, chain_before (chain, end->rank, send));
+      guint nth = chain->nth[op_index (chain, rank, id)];
+      if (end->sends != NULL && nth < end->sends->len)
+        most = MAX (most, chain_before (chain, end->rank, g_array_index (end->sends, PsiOpId, nth)));
     }
   const PsiTransfer *transfer = &g_array_index (chain->world->transfers, PsiTransfer, op->transfer);
   *known = (gint32) (most + transfer->hops);
@@ -291,12 +301,15 @@ psi_account_chain (const PsiWorld *world)
           PsiPortId port = g_array_index (rank->ports, PsiPortId, slot);
 
           if (port != G_MAXUINT32 && n_ends[port] < 2)
-            ends[2 * port + n_ends[port]++] = (PortEnd){ r, slot };
+            ends[2 * port + n_ends[port]++] = (PortEnd){ .rank = r, .slot = slot };
         }
     }
   g_autofree gint32 *known = g_new (gint32, first_op[n_ranks] + 1);
   memset (known, 0xff, (first_op[n_ranks] + 1) * sizeof *known);
-  Chain chain = { .world = world, .first_op = first_op, .chain = known, .ends = ends };
+  g_autofree guint32 *nth = g_new (guint32, first_op[n_ranks] + 1);
+  Chain chain = { .world = world, .first_op = first_op, .chain = known, .nth = nth, .ends = ends };
+  for (guint r = 0; r < n_ranks; r++)
+    number_messages (&chain, r);
   for (guint r = 0; r < n_ranks; r++)
     {
       const PsiProgram *program = psi_world_rank (world, r)->program;
@@ -305,6 +318,8 @@ psi_account_chain (const PsiWorld *world)
         for (guint i = 0; i < program->streams[s]->len; i++)
           longest = MAX (longest, chain_of (&chain, r, PSI_OP_ID (s, i)));
     }
+  for (guint e = 0; e < 2 * world->ports->len; e++)
+    g_clear_pointer (&ends[e].sends, g_array_unref);
   return longest;
 }
 
