@@ -149,7 +149,7 @@ fit_range (const PsiCurvePoint *points, guint n)
   PsiCurveSegment segment = { .lo_bytes = points[0].bytes, .hi_bytes = points[n - 1].bytes };
   g_autofree double *residuals = g_new (double, n);
   g_autofree double *scratch = g_new (double, n);
-  double bound = INFINITY;
+  double bound = (double) INFINITY;
 
   for (guint i = 0; i < n; i++)
     residuals[i] = 0;

@@ -78,7 +78,7 @@ get_times (PsiSamples *samples, const Line *line, gboolean cpu_time, double *ret
 {
   double time_ns, p10_ns, p90_ns, cpu_ns;
 
-  if (!get_number (line, "time_ns", 1e-3, 1e15, NAN, &time_ns) ||
+  if (!get_number (line, "time_ns", 1e-3, 1e15, (double) NAN, &time_ns) ||
       !get_number (line, "p10_ns", 0, 1e15, time_ns, &p10_ns) ||
       !get_number (line, "p90_ns", 0, 1e15, time_ns, &p90_ns) || !get_number (line, "cpu_ns", 0, 1e15, 0, &cpu_ns))
     return FALSE;
@@ -102,8 +102,8 @@ read_gemm (PsiSamples *samples, const Line *line)
   double batch, m, n, k, sweep;
 
   if (!get_text (line, "dtype", &sample.dtype) || !get_text (line, "pass", &sample.pass) ||
-      !get_number (line, "batch", 1, 1e9, 1, &batch) || !get_number (line, "m", 1, 1e9, NAN, &m) ||
-      !get_number (line, "n", 1, 1e9, NAN, &n) || !get_number (line, "k", 1, 1e9, NAN, &k) ||
+      !get_number (line, "batch", 1, 1e9, 1, &batch) || !get_number (line, "m", 1, 1e9, (double) NAN, &m) ||
+      !get_number (line, "n", 1, 1e9, (double) NAN, &n) || !get_number (line, "k", 1, 1e9, (double) NAN, &k) ||
       !get_number (line, "sweep", 0, 1000, 0, &sweep) ||
       !get_times (samples, line, TRUE, &sample.time_ns, &sample.p10_ns, &sample.p90_ns))
     return FALSE;
@@ -123,7 +123,7 @@ read_copy (PsiSamples *samples, const Line *line)
   const char *what;
   double bytes, moved, sweep;
 
-  if (!get_text (line, "what", &what) || !get_number (line, "bytes", 1, 1e15, NAN, &bytes) ||
+  if (!get_text (line, "what", &what) || !get_number (line, "bytes", 1, 1e15, (double) NAN, &bytes) ||
       !get_number (line, "moved_bytes", 1, 1e16, bytes, &moved) || !get_number (line, "sweep", 0, 1000, 0, &sweep) ||
       !get_times (samples, line, TRUE, &sample.time_ns, &sample.p10_ns, &sample.p90_ns))
     return FALSE;
@@ -143,8 +143,8 @@ read_collective (PsiSamples *samples, const Line *line)
   const char *operation;
   double bytes, ranks, nodes, sweep;
 
-  if (!get_text (line, "op", &operation) || !get_number (line, "bytes", 1, 1e15, NAN, &bytes) ||
-      !get_number (line, "ranks", 2, 1e7, NAN, &ranks) || !get_number (line, "nodes", 1, 1e6, 1, &nodes) ||
+  if (!get_text (line, "op", &operation) || !get_number (line, "bytes", 1, 1e15, (double) NAN, &bytes) ||
+      !get_number (line, "ranks", 2, 1e7, (double) NAN, &ranks) || !get_number (line, "nodes", 1, 1e6, 1, &nodes) ||
       !get_number (line, "sweep", 0, 1000, 0, &sweep) ||
       !get_times (samples, line, FALSE, &sample.time_ns, &sample.p10_ns, &sample.p90_ns))
     return FALSE;
@@ -172,7 +172,7 @@ read_launch (PsiSamples *samples, const Line *line)
 {
   const char *what;
   double time_ns;
-  if (!get_text (line, "what", &what) || !get_number (line, "time_ns", 1e-3, 1e12, NAN, &time_ns))
+  if (!get_text (line, "what", &what) || !get_number (line, "time_ns", 1e-3, 1e12, (double) NAN, &time_ns))
     return FALSE;
   add_value (samples, "launch", what, "_ns", 0, time_ns);
   return TRUE;
@@ -183,7 +183,7 @@ read_memory (PsiSamples *samples, const Line *line)
 {
   const char *what;
   double bytes, ranks;
-  if (!get_text (line, "what", &what) || !get_number (line, "bytes", -1e15, 1e15, NAN, &bytes) ||
+  if (!get_text (line, "what", &what) || !get_number (line, "bytes", -1e15, 1e15, (double) NAN, &bytes) ||
       !get_number (line, "ranks", 0, 1e7, 0, &ranks))
     return FALSE;
   add_value (samples, "memory", what, "_bytes", (guint) ranks, bytes);
@@ -194,8 +194,9 @@ static gboolean
 read_contention (PsiSamples *samples, const Line *line)
 {
   double gemm, comm, ranks;
-  if (!get_number (line, "gemm_slowdown", 0, 1e6, NAN, &gemm) ||
-      !get_number (line, "comm_slowdown", 0, 1e6, NAN, &comm) || !get_number (line, "ranks", 0, 1e7, 1, &ranks))
+  if (!get_number (line, "gemm_slowdown", 0, 1e6, (double) NAN, &gemm) ||
+      !get_number (line, "comm_slowdown", 0, 1e6, (double) NAN, &comm) ||
+      !get_number (line, "ranks", 0, 1e7, 1, &ranks))
     return FALSE;
   add_value (samples, "contention", "gemm_slowdown", "", (guint) ranks, gemm);
   add_value (samples, "contention", "comm_slowdown", "", (guint) ranks, comm);

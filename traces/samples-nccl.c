@@ -331,7 +331,7 @@ psi_samples_read_nccl_json (PsiSamples *samples, const char *file, JsonObject *l
       JsonObject *timed = row ? member_object (row, "out_of_place") : NULL;
       if (row && timed == NULL)
         timed = member_object (row, "in_place");
-      double bytes = member_number (row, "size", NAN), time_us = member_number (timed, "time", NAN);
+      double bytes = member_number (row, "size", (double) NAN), time_us = member_number (timed, "time", (double) NAN);
       if (isnan (bytes) || isnan (time_us) || bytes < 0 || time_us < 0 || bytes > 1e15 || time_us > 1e12)
         {
           g_set_error (error, PSI_SAMPLES_ERROR, PSI_SAMPLES_ERROR_SYNTAX,
