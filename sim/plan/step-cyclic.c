@@ -163,7 +163,13 @@ psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 
   if (step->plan->zero == 3 && token->kind == PSI_TOKEN_FORWARD &&
       token->micro_batch % step->schedule->worker_micro_batches == 0 && worker == owner_of (step, part))
-    add_update (step, rank, part);
+    {
+      /* An owner that is the last worker itself releases gradients of the step before: an op of that step. */
+      if (worker == step->schedule->n_workers - 1)
+        psi_program_shift (rank->program, psi_program_work (rank->program, PSI_STREAM_COMPUTE, 0, PSI_TAG_OPTIMIZER),
+                           1);
+      add_update (step, rank, part);
+    }
 }
 
 void
@@ -335,7 +341,8 @@ travelling_hops (PsiStep *step, guint part, GPtrArray *hops)
     }
   /* The update turns the gradient sum into the new version; the last use ends it. */
   psi_program_delta (home->program, home->update[part], FALSE, PSI_MEMORY_PARAMETERS, parameter_bytes);
-  psi_program_delta (home->program, home->update[part], TRUE, PSI_MEMORY_GRADIENTS, -gradient_bytes);
+  psi_program_delta (home->program, owner == n - 1 ? home->update[part] - 1 : home->update[part], owner != n - 1,
+                     PSI_MEMORY_GRADIENTS, -gradient_bytes);
   const Hop *arrival = NULL; /* of the copy in use */
   for (guint u = 0; u < uses->len; u++)
     {
