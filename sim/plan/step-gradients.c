@@ -205,13 +205,19 @@ update_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
   after_reduced (rank, bucket, update);
   if (plan->zero == 1 || plan->zero == 2)
     {
-      PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER,
-                                           PSI_DIMENSION_SHARD, bucket->work.dense_parameters, PSI_TRAFFIC_PARAMETERS);
+      guint n = MAX (plan->framework->tensors * bucket->n_layers, 1);
+      PsiOpId dense = PSI_OP_NONE;
+
+      for (guint i = 0; i < n; i++)
+        {
+          dense = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER,
+                                       PSI_DIMENSION_SHARD, bucket->work.dense_parameters / n, PSI_TRAFFIC_PARAMETERS);
+          if (dense != PSI_OP_NONE)
+            psi_program_after (rank->program, dense, update, 0);
+        }
       PsiOpId routed =
           psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_EXPERT_DP,
                                bucket->work.expert_parameters, PSI_TRAFFIC_PARAMETERS);
-      if (dense != PSI_OP_NONE)
-        psi_program_after (rank->program, dense, update, 0);
       if (routed != PSI_OP_NONE)
         psi_program_after (rank->program, routed, update, 0);
       hold_next_step (rank, bucket, dense);

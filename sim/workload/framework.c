@@ -29,23 +29,23 @@
 const PsiFramework psi_frameworks[] = {
   /* clang-format off */
   { "megatron-deepspeed", "Megatron-LM's model under DeepSpeed's engine", "Megatron-DeepSpeed|DeepSpeed",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0 },
   { "megatron-core", "Megatron Core with Transformer Engine, 2025: Megatron-Bridge, NeMo", "Megatron-Bridge|NeMo|TE 2.|megatron-core",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0 },
   { "megatron-eager-rms", "Megatron's layout, PyTorch's operators, fused RMS norm", "+ RMS kernel",
-    TRUE, FUSED, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE },
+    TRUE, FUSED, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0 },
   { "megatron-eager", "Megatron's layout, PyTorch's operators", "Aleph",
-    TRUE, EAGER, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE },
+    TRUE, EAGER, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0 },
   { "nanotron", "nanotron of Hugging Face", "nanotron",
-    TRUE, FUSED, FUSED, EAGER, FUSED, 1, 2, TRUE, FALSE, TRUE },
+    TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9 },
   { "megatron", "Megatron-LM", "Megatron|megatron",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE, 0 },
   { "torchtitan", "torchtitan, FSDP2", "torchtitan",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE },
+    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0 },
   { "composer", "llm-foundry and Composer, 2023", "Composer|foundry",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 1, FALSE, FALSE, TRUE },
+    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 1, FALSE, FALSE, TRUE, 0 },
   { "pytorch", "PyTorch's own modules", "FSDP|torchtune|HF|PyTorch",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE },
+    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0 },
   { NULL }
   /* clang-format on */
 };
