@@ -152,8 +152,9 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   plan->cp = MAX (written (s, PSI_KEY_CP), 1);
   plan->ep = MAX (written (s, PSI_KEY_EP), 1);
   if (vpp == 0)
-    vpp = plan->schedule == &psi_schedule_interleaved ? MAX (named != NULL ? named->vpp : 0, 2) : 1;
+    vpp = plan->schedule->chunks > 0 ? plan->schedule->chunks : 1;
   plan->vpp = vpp;
+  guint copies = MAX (plan->schedule->copies, 1);
 
   if (plan->cyclic)
     {
@@ -190,10 +191,10 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
           stages = source->is_uniform && n > 0 ? n : DEFAULT_STAGES;
           assume (plan, "stages = %u: neither gpus, pp nor stages is written", stages);
         }
-      if (stages % vpp != 0)
+      if (stages * copies % vpp != 0)
         return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
                        "'%u' is not a multiple of vpp = %u", stages, vpp);
-      pp = stages / vpp;
+      pp = stages * copies / vpp;
     }
   pp = MAX (pp, 1);
 
@@ -229,10 +230,14 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
 
   if (pp > 1)
     {
-      if (stages > 0 && stages != pp * vpp)
+      if (vpp % copies != 0)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP),
+                       "'%u' does not go with schedule '%s', which keeps every part on %u ranks", vpp,
+                       plan->schedule->name, copies);
+      if (stages > 0 && stages != pp * vpp / copies)
         return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
-                       "'%u' does not equal pp x vpp = %u", stages, pp * vpp);
-      stages = pp * vpp;
+                       "'%u' does not equal pp x vpp%s = %u", stages, copies > 1 ? " / 2" : "", pp * vpp / copies);
+      stages = pp * vpp / copies;
     }
   else if (stages == 0 && plan->by_stage && plan->placement == PSI_PLACEMENT_STAGE && gpus > 0)
     stages = MAX (gpus / (tp * plan->cp), 1);
@@ -469,6 +474,12 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
     {
       refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
               "'%u' does not go with this plan (cyclic plans: 3, by cdp-zero)", plan->zero);
+      return NULL;
+    }
+  if (plan->zero > 0 && plan->schedule->copies > 1)
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
+              "'%u' does not go with schedule '%s', which keeps every part twice", plan->zero, plan->schedule->name);
       return NULL;
     }
   if (plan->parameter_server && (plan->cyclic || plan->pp > 1))

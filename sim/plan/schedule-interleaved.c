@@ -60,5 +60,6 @@ build (const PsiScheduleShape *shape, GError **error)
 const PsiScheduleKind psi_schedule_interleaved = {
   .name = "interleaved",
   .summary = "pipeline with several model parts per rank: smaller bubble, more messages",
+  .chunks = 2,
   .build = build,
 };

@@ -11,8 +11,6 @@
 
 #define MOST_TOKENS 4096 /* of one rank's list; more is no text for people */
 
-static const char token_letters[PSI_N_TOKEN_KINDS] = { 'F', 'B', 'I', 'W' };
-
 static void
 write_header (GString *text, const PsiSchedule *schedule, guint n_ranks, gint64 micro_batches, const char *comment)
 {
@@ -44,7 +42,8 @@ write_parts (GString *text, const PsiSchedule *schedule)
 static void
 write_token (GString *text, const PsiSchedule *schedule, const PsiToken *token, gint64 micro_batch)
 {
-  g_string_append_printf (text, " %c%" G_GINT64_FORMAT, token_letters[token->kind], micro_batch);
+  g_string_append_printf (text, "%c%c%" G_GINT64_FORMAT, token->joined ? '+' : ' ', psi_token_letters[token->kind],
+                          micro_batch);
   if (schedule->n_chunks > 1 && token->chunk > 0)
     g_string_append_printf (text, ".%d", token->chunk);
 }
@@ -79,9 +78,11 @@ write_round (GString *text, const PsiSchedule *schedule, guint rank, guint round
         {
           const PsiToken *before = &g_array_index (schedule->lists[rank - 1], PsiToken, schedule->spacing_token);
 
-          g_string_append_printf (text, " >%u:%c%d.%d", rank - 1, token_letters[before->kind], before->micro_batch, before->chunk);
+          g_string_append_printf (text, " >%u:%c%d.%d", rank - 1, psi_token_letters[before->kind], before->micro_batch,
+                                  before->chunk);
         }
-      write_token (text, schedule, token, (gint64) (round - token->shift) * schedule->micro_batches + token->micro_batch);
+      write_token (text, schedule, token,
+                   (gint64) (round - token->shift) * schedule->micro_batches + token->micro_batch);
       if (stale && round > token->shift)
         g_string_append (text, "@-1");
       /* A shared store is updated once the last worker is through; a worker of its own after its old version's end. */
@@ -158,7 +159,8 @@ write_pools (GString *text, const PsiSchedule *schedule, const char *comment)
           for (guint pass = 0; pass < 2; pass++)
             for (gint64 b = 0; b < schedule->worker_micro_batches; b++)
               {
-                g_string_append_printf (text, " %c%" G_GINT64_FORMAT, pass == 0 ? 'F' : 'B', step_worker * schedule->worker_micro_batches + b);
+                g_string_append_printf (text, " %c%" G_GINT64_FORMAT, pass == 0 ? 'F' : 'B',
+                                        step_worker * schedule->worker_micro_batches + b);
                 if (pass == 0 && schedule->stale[step_worker % n * schedule->n_parts + j] && step_worker >= n)
                   g_string_append (text, "@-1");
               }

@@ -8,10 +8,18 @@ G_DEFINE_QUARK (psi - schedule - error - quark, psi_schedule_error)
 const PsiScheduleKind *const psi_schedules[] = { &psi_schedule_none,
                                                  &psi_schedule_naive,
                                                  &psi_schedule_gpipe,
+                                                 &psi_schedule_breadth_first,
                                                  &psi_schedule_1f1b,
                                                  &psi_schedule_interleaved,
+                                                 &psi_schedule_zb_h1,
+                                                 &psi_schedule_zb_h2,
+                                                 &psi_schedule_zb_v,
+                                                 &psi_schedule_dualpipe,
+                                                 &psi_schedule_dualpipe_v,
                                                  &psi_schedule_cyclic,
                                                  NULL };
+
+const char psi_token_letters[PSI_N_TOKEN_KINDS] = { 'F', 'B', 'I', 'W', 'U' };
 
 const PsiScheduleKind *
 psi_schedule_kind_find (const char *name)
@@ -47,8 +55,14 @@ psi_schedule_free (PsiSchedule *schedule)
     return;
   for (guint r = 0; r < schedule->n_ranks; r++)
     g_array_unref (schedule->lists[r]);
+  for (guint r = 0; schedule->once != NULL && r < schedule->n_ranks; r++)
+    g_array_unref (schedule->once[r]);
   g_free (schedule->lists);
+  g_free (schedule->once);
+  if (schedule->waits != NULL)
+    g_array_unref (schedule->waits);
   g_free (schedule->parts);
+  g_free (schedule->places);
   g_free (schedule->stale);
   g_free (schedule->first_use_ps);
   g_free (schedule->lifetime_ps);
@@ -64,4 +78,34 @@ psi_schedule_add (PsiSchedule *schedule, guint rank, PsiTokenKind kind, gint64 m
   PsiToken token = { .kind = (guint8) kind, .chunk = (gint16) chunk, .micro_batch = (gint32) micro_batch };
 
   g_array_append_val (schedule->lists[rank], token);
+}
+
+void
+psi_schedule_add_joined (PsiSchedule *schedule, guint rank, PsiTokenKind kind, gint64 micro_batch, guint chunk)
+{
+  psi_schedule_add (schedule, rank, kind, micro_batch, chunk);
+  g_array_index (schedule->lists[rank], PsiToken, schedule->lists[rank]->len - 1).joined = 1;
+}
+
+void
+psi_schedule_fold (PsiSchedule *schedule)
+{
+  for (guint r = 0; r < schedule->n_ranks; r++)
+    schedule->parts[schedule->n_ranks + r] = 2 * schedule->n_ranks - 1 - r;
+}
+
+void
+psi_schedule_find_places (PsiSchedule *schedule)
+{
+  g_assert (schedule->places == NULL);
+  schedule->places = g_new0 (guint, schedule->n_parts * schedule->micro_batches);
+  for (guint r = 0; r < schedule->n_ranks; r++)
+    for (guint t = 0; t < schedule->lists[r]->len; t++)
+      {
+        const PsiToken *token = &g_array_index (schedule->lists[r], PsiToken, t);
+
+        if (token->kind == PSI_TOKEN_FORWARD)
+          schedule->places[psi_schedule_part (schedule, r, (guint) token->chunk) * schedule->micro_batches +
+                           token->micro_batch % schedule->micro_batches] = (guint) token->chunk * schedule->n_ranks + r;
+      }
 }

@@ -12,8 +12,10 @@ typedef enum
   PSI_TOKEN_BACKWARD,        /* B: input and weight half */
   PSI_TOKEN_BACKWARD_INPUT,  /* I */
   PSI_TOKEN_BACKWARD_WEIGHT, /* W */
+  PSI_TOKEN_UPDATE,          /* U: the chunk's parameters become the next version */
   PSI_N_TOKEN_KINDS
 } PsiTokenKind;
+extern const char psi_token_letters[PSI_N_TOKEN_KINDS];
 
 /* One entry of a rank's list. The lists repeat, one repetition a step; a token with shift s works, in repetition n, for
  * step n - s: that is how a cyclic rank finishes one step while it begins the next. */
@@ -21,9 +23,22 @@ typedef struct
 {
   guint8 kind; /* PsiTokenKind */
   guint8 shift;
+  guint8 joined;      /* F4+B1.1: overlapped with the token before it; both begin and both end together */
+  guint8 stale;       /* @-1: uses the previous step's parameters (files only) */
   gint16 chunk;       /* which of the rank's model parts */
-  gint32 micro_batch; /* of the step; cyclic: worker * micro-batches of a worker + its own number */
+  guint16 n_waits;    /* >2:B0.1 (files only), from first_wait on in the schedule's waits */
+  gint32 micro_batch; /* of the step; cyclic: worker * micro-batches of a worker + its own number; U: -1 */
+  gint32 first_wait;
 } PsiToken;
+
+/* A token waits until that rank has done that op. */
+typedef struct
+{
+  guint rank;
+  guint8 kind;
+  gint16 chunk;
+  gint32 micro_batch;
+} PsiTokenWait;
 
 typedef struct
 {
@@ -33,6 +48,18 @@ typedef struct
   gint64 micro_batches; /* per step; of all ranks together when every rank holds every part */
   guint *parts;         /* [chunk * n_ranks + rank] -> part */
   GArray **lists;       /* [rank] of PsiToken */
+
+  /* Two chunks may be copies of one part: the rank and chunk that run a part for a micro-batch, as chunk * n_ranks +
+   * rank at [part * micro_batches + micro_batch]. NULL: every part has one place, or every rank is a worker. */
+  guint *places;
+
+  /* Lists that repeat, as schedule files write them. */
+  GArray **once;        /* [rank] run once, before the lists begin to repeat; NULL: nothing is */
+  guint steps;          /* training steps that one repetition covers; 0 counts as 1 */
+  GArray *waits;        /* of PsiTokenWait, or NULL */
+  gboolean has_updates; /* U tokens say when a chunk is updated; else every list ends in the update of its chunks */
+  gboolean whole;       /* every rank holds every part and is a worker of its own */
+  gboolean replicas; /* ... and numbers its micro-batches from 0 on its own: micro_batches is what one of them runs */
 
   /* Cyclic schedules only; n_workers 0 otherwise. */
   guint n_workers;
@@ -57,6 +84,12 @@ psi_schedule_part (const PsiSchedule *schedule, guint rank, guint chunk)
 }
 /* Append a token to a rank's list. */
 void psi_schedule_add (PsiSchedule *schedule, guint rank, PsiTokenKind kind, gint64 micro_batch, guint chunk);
+/* The same, overlapped with the token before it. */
+void psi_schedule_add_joined (PsiSchedule *schedule, guint rank, PsiTokenKind kind, gint64 micro_batch, guint chunk);
+/* Part of chunk 1 on rank r becomes 2 ranks - 1 - r: the model goes down the ranks and comes back. */
+void psi_schedule_fold (PsiSchedule *schedule);
+/* Fill `places` from the lists. */
+void psi_schedule_find_places (PsiSchedule *schedule);
 
 /* Where the workers of a cyclic schedule run. */
 typedef enum
@@ -79,6 +112,8 @@ typedef struct
   gboolean by_stage;                      /* the model is cut over GPUs */
   gboolean delayed;                       /* v1: every version one step old */
   const gint64 *forward_ps, *backward_ps; /* [stages] times of one stage, for the virtual timeline */
+  const gint64 *weight_ps;                /* [stages] the weight half of backward_ps */
+  gint64 transfer_ps;                     /* of a boundary tensor from one rank to the next */
 } PsiScheduleShape;
 
 /* A kind of schedule: one file, one row in psi_schedules[]. */
@@ -86,6 +121,8 @@ typedef struct
 {
   const char *name;    /* "1f1b" */
   const char *summary; /* one line for `list schedules` */
+  guint chunks;        /* model parts per rank unless vpp is written; 0 = 1 */
+  guint copies;        /* places of each part; 0 = 1 */
   /* Returns (transfer full); a shape it cannot serve is an error. */
   PsiSchedule *(*build) (const PsiScheduleShape *shape, GError **error);
 } PsiScheduleKind;
@@ -104,5 +141,7 @@ typedef enum
 } PsiScheduleError;
 GQuark psi_schedule_error_quark (void);
 
-extern const PsiScheduleKind psi_schedule_none, psi_schedule_naive, psi_schedule_gpipe, psi_schedule_1f1b,
-    psi_schedule_interleaved, psi_schedule_cyclic;
+extern const PsiScheduleKind psi_schedule_none, psi_schedule_naive, psi_schedule_gpipe, psi_schedule_breadth_first,
+    psi_schedule_1f1b, psi_schedule_interleaved, psi_schedule_zb_h1, psi_schedule_zb_h2, psi_schedule_zb_v,
+    psi_schedule_v_half, psi_schedule_v_min, psi_schedule_dualpipe, psi_schedule_dualpipe_v, psi_schedule_cyclic,
+    psi_schedule_auto;

@@ -96,6 +96,22 @@ bucket_clear (gpointer data)
   g_free (((Bucket *) data)->layers);
 }
 
+/* The n-th chunk of a rank. Ranks that hold copies of the same parts must take them in the same order: by part. */
+static guint
+chunk_in_order (const PsiSchedule *schedule, guint rank, guint n)
+{
+  for (guint c = 0; schedule->places != NULL && c < schedule->n_chunks; c++)
+    {
+      guint before = 0;
+
+      for (guint other = 0; other < schedule->n_chunks; other++)
+        before += psi_schedule_part (schedule, rank, other) < psi_schedule_part (schedule, rank, c);
+      if (before == n)
+        return c;
+    }
+  return n;
+}
+
 /* Buckets in the order gradients become ready: last chunk and last layer first. */
 static GArray *
 make_buckets (PsiStep *step, PsiStepRank *rank)
@@ -108,7 +124,7 @@ make_buckets (PsiStep *step, PsiStepRank *rank)
   g_array_set_clear_func (buckets, bucket_clear);
   for (guint c = step->schedule->n_chunks; c > 0; c--)
     {
-      guint part = psi_schedule_part (step->schedule, rank->list, c - 1);
+      guint part = psi_schedule_part (step->schedule, rank->list, chunk_in_order (step->schedule, rank->list, c - 1));
 
       for (guint l = step->partition.first[part + 1]; l > step->partition.first[part]; l--)
         {
@@ -118,6 +134,7 @@ make_buckets (PsiStep *step, PsiStepRank *rank)
             open.layers = g_new (guint, n_layers);
           open.layers[open.n_layers++] = l - 1;
           add_layer_work (step, rank, l - 1, &open.work);
+          last = last || (step->schedule->places != NULL && l - 1 == step->partition.first[part]);
           if (last || rank->shape->model->is_uniform || plan->zero >= 2 ||
               open.work.dense_bytes + open.work.expert_bytes >= plan->bucket_bytes)
             {
@@ -139,7 +156,11 @@ reduce_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
 
   if (plan->zero >= 2)
     return; /* sent layer by layer in the backward */
-  if (plan->parameter_server)
+  if (step->schedule->places != NULL)
+    bucket->reduced[0] =
+        psi_step_copies_collective (step, rank, op, step->partition.part_of[bucket->layers[0]],
+                                    bucket->work.dense_bytes + bucket->work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
+  else if (plan->parameter_server)
     bucket->reduced[0] = psi_step_server_message (step, rank, FALSE, bucket->work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
   else
     {

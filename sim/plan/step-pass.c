@@ -7,6 +7,8 @@
  * keep is computed again at the start of a layer's backward. */
 #include "step.h"
 
+#include <string.h>
+
 #define NO_PART G_MAXUINT
 
 enum
@@ -40,6 +42,10 @@ psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint6
 
   if (schedule->pool != NULL)
     return &step->ranks[part * schedule->n_workers + (guint) (micro_batch / schedule->worker_micro_batches)];
+  if (schedule->places != NULL)
+    return &step->ranks[schedule->places[part * schedule->micro_batches + micro_batch] % schedule->n_ranks *
+                            step->n_classes +
+                        class];
   for (guint c = 0; c < schedule->n_chunks; c++)
     if (psi_schedule_part (schedule, like->list, c) == part)
       return (PsiStepRank *) like;
@@ -496,18 +502,48 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   g_array_append_val (rank->marks, edge.ops.last);
 }
 
+/* Overlapped tokens: none begins before all can, and what they make leaves when the last is over. */
+static void
+join (PsiStepRank *rank, guint n_receives)
+{
+  PsiProgram *program = rank->program;
+  PsiOpId first = PSI_OP_ID (PSI_STREAM_COMPUTE, rank->group_start[PSI_STREAM_COMPUTE]);
+  PsiOpId last = g_array_index (rank->marks, PsiOpId, rank->marks->len - 1);
+
+  for (guint s = PSI_STREAM_BOUNDARY; s < program->n_streams; s++)
+    for (guint i = rank->group_start[s]; i < program->streams[s]->len; i++)
+      if (psi_program_op (program, PSI_OP_ID (s, i))->kind == PSI_OP_RECV)
+        psi_program_after (program, first, PSI_OP_ID (s, i), 0);
+      else
+        psi_program_after (program, PSI_OP_ID (s, i), last, 0);
+  for (guint i = n_receives; i < rank->receives->len; i++)
+    g_array_index (rank->receives, PsiGate, i).position--;
+  g_array_remove_index (rank->marks, rank->marks->len - 2); /* one mark for the group */
+}
+
 void
 psi_step_token (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 {
   PsiProgram *program = rank->program;
-  guint before[PSI_MAX_STREAMS];
+  guint before[PSI_MAX_STREAMS], n_receives = rank->receives->len;
 
   for (guint s = 0; s < program->n_streams; s++)
     before[s] = program->streams[s]->len;
+  if (!token->joined)
+    memcpy (rank->group_start, before, sizeof before);
+  GArray *sends = rank->sends; /* what the group itself sends, it does not wait for */
+  if (token->joined)
+    rank->sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
   if (token->kind == PSI_TOKEN_FORWARD)
     forward (step, rank, token);
   else
     backward (step, rank, token);
+  if (token->joined)
+    {
+      join (rank, n_receives);
+      g_array_append_vals (rank->sends, sends->data, sends->len);
+      g_array_unref (sends);
+    }
   for (guint s = 0; s < program->n_streams && token->shift > 0; s++)
     for (guint i = before[s]; i < program->streams[s]->len; i++)
       psi_program_shift (program, PSI_OP_ID (s, i), token->shift);

@@ -81,6 +81,9 @@ psi_step_place_rank (PsiStep *step, PsiStepRank *rank)
   guint pp = rank->stage >= 0 && !step->plan->by_stage ? (guint) rank->stage : 0;
   rank->first_gpu = rank->tp_index * step->strides[TP] + rank->cp_index * step->strides[CP] +
                     rank->dp_index * step->strides[DP] + pp * step->strides[PP];
+  /* One GPU for each stage serves all workers: dp counts no GPUs. */
+  if (step->plan->placement == PSI_PLACEMENT_STAGE)
+    rank->first_gpu = (guint) rank->stage * step->plan->tp * step->plan->cp;
   rates[PSI_TIER_INTRA_IN] = rates[PSI_TIER_INTRA_OUT];
   double nics = machine->inter.nics_per_node > 0 ? (double) machine->inter.nics_per_node / machine->gpus_per_node : 1;
   rates[PSI_TIER_INTER_OUT] = rates[PSI_TIER_INTER_IN] =
@@ -296,6 +299,41 @@ psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollecti
 
   call = remember_call (rank, &call_key, slot_for (step, rank, port, TRUE, TRUE), transfer_for (step, &cost, &info));
   return psi_program_message (rank->program, stream, PSI_OP_COLLECTIVE, call->slot, call->transfer,
+                              PSI_TAG_TRAFFIC + traffic);
+}
+
+PsiOpId
+psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op, guint part, gint64 bytes,
+                            PsiTraffic traffic)
+{
+  const PsiSchedule *schedule = step->schedule;
+  PsiGroupShape shape = dimension_shape (step, PSI_DIMENSION_DP);
+  guint holders = 0, nearest = G_MAXUINT;
+  PsiCollectiveCost cost;
+
+  for (guint r = 0; r < schedule->n_ranks; r++)
+    for (guint c = 0; c < schedule->n_chunks; c++)
+      if (psi_schedule_part (schedule, r, c) == part)
+        {
+          const PsiStepRank *other = &step->ranks[r * step->n_classes];
+
+          holders++;
+          if (r != rank->list)
+            nearest = MIN (nearest, (guint) ABS ((int) other->first_gpu - (int) rank->first_gpu));
+        }
+  if (holders > 1)
+    shape = group_shape (step, shape.n_ranks * holders,
+                         shape.n_ranks > 1 ? MIN (nearest, stride_of (step, DP)) : MAX (nearest, 1));
+  if (shape.n_ranks <= 1 || bytes <= 0)
+    return PSI_OP_NONE;
+  psi_collective_cost (step->machine, op, bytes, &shape, &cost);
+  PsiTransferInfo info = make_info (traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
+  gboolean full = step->n_classes > step->plan->dp;
+  g_autofree char *key = g_strdup_printf ("copies/%u/%u", part, full ? rank->tp_index : 0);
+  PsiPortId port = port_for (step, key, FALSE);
+
+  return psi_program_message (rank->program, PSI_STREAM_GRADIENTS, PSI_OP_COLLECTIVE,
+                              slot_for (step, rank, port, TRUE, TRUE), transfer_for (step, &cost, &info),
                               PSI_TAG_TRAFFIC + traffic);
 }
 

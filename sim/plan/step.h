@@ -117,6 +117,7 @@ typedef struct
   PsiOpId *first_use; /* [layers] first op of the step that reads the layer's parameters */
   PsiOpId *ready;     /* [layers] last op of the step that adds to the layer's gradients */
   PsiOpId *update;    /* [parts] cyclic: the update this rank makes */
+  guint group_start[PSI_MAX_STREAMS]; /* stream lengths before the first token of a group of overlapped ones */
 } PsiStepRank;
 
 /* An op that may not begin before number `position` of a list (marks or uses) is over; negative: of the step before. */
@@ -195,6 +196,9 @@ typedef enum
   PSI_N_DIMENSIONS
 } PsiDimension;
 guint psi_step_group_size (const PsiStep *step, PsiDimension dimension);
+/* The same for all that hold a copy of one part: a schedule may place it on several pipeline ranks. */
+PsiOpId psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op, guint part, gint64 bytes,
+                                    PsiTraffic traffic);
 PsiOpId psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension,
                              gint64 bytes, PsiTraffic traffic);
 /* Gather to, or scatter from, the root of a parameter server: `outward` = away from the root. */
