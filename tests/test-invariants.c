@@ -3,6 +3,7 @@
  * that is not given back, and the short cuts (equal ranks as one, jumps over repeated steps) change nothing. */
 #include "closed-forms.h"
 #include "psi-account.h"
+#include "settings-flags.h"
 #include "simulate-plan.h"
 
 static const char *const plans[] = { "single", "accumulate", "cdp-single", "dp",       "cdp-v1",
@@ -120,24 +121,6 @@ built_clear (Built *built)
   psi_machine_free (built->machine);
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Built, built_clear)
-
-static PsiSettings *
-settings_of (const char *flags)
-{
-  g_auto (GStrv) words = g_strsplit (flags, " ", -1);
-  PsiSettings *settings = psi_settings_new ();
-
-  for (char **word = words; *word != NULL; word++)
-    {
-      g_autoptr (GError) error = NULL;
-      char *equals = strchr (*word, '=');
-
-      *equals = '\0';
-      psi_settings_set (settings, (PsiKeyId) psi_key_find (*word), equals + 1, *word, &error);
-      g_assert_no_error (error);
-    }
-  return settings;
-}
 
 static void
 build (const PsiSettings *settings, Built *ret_built)
