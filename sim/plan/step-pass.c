@@ -128,11 +128,15 @@ gate_receive (PsiStepRank *rank, PsiOpId op)
   g_array_append_val (rank->receives, gate);
 }
 
-/* A boundary tensor leaves. Frameworks that wait for it do nothing else before. */
+/* A boundary tensor leaves. Frameworks that wait for it do nothing else before; zero-bubble schedules never wait. */
 static void
 note_send (const PsiStep *step, PsiStepRank *rank, PsiOpId op)
 {
-  if (step->plan->framework->blocking_sends && step->plan->pp > 1)
+  const PsiPlan *plan = step->plan;
+  gboolean waits = plan->schedule == &psi_schedule_1f1b || plan->schedule == &psi_schedule_interleaved ||
+                   plan->schedule == &psi_schedule_gpipe;
+
+  if (plan->framework->blocking_sends && waits && plan->pp > 1)
     g_array_append_val (rank->sends, op);
 }
 

@@ -28,7 +28,8 @@ typedef struct
   gboolean blocking_sends;                 /* a rank computes on only when its boundary tensor has left */
   gboolean scattered_boundaries;           /* each tp rank sends its 1/tp of a boundary tensor */
   gboolean overlap_grads;                  /* default of the key */
-  guint tensors; /* ZeRO-1 shares parameters tensor by tensor, so many in a layer; 0: bucket by bucket */
+  guint tensors;       /* ZeRO-1 shares parameters tensor by tensor, so many in a layer; 0: bucket by bucket */
+  gboolean fused_sums; /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
 } PsiFramework;
 
 extern const PsiFramework psi_frameworks[]; /* ends with name NULL */

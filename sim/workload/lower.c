@@ -147,9 +147,13 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
     }
   step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, copies, m, n, k, width));
   step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, copies, m, k, n, width));
-  /* Megatron: the product adds into the fp32 gradient; PyTorch: a kernel reads both and writes the sum. */
-  step_add (step, PSI_PASS_BACKWARD_WEIGHT, product_kernel (lower, dtype, copies, n, k, m, megatron ? 8 : width));
-  step_add (step, PSI_PASS_BACKWARD_WEIGHT, memory_kernel (lower, megatron ? 0.0 : 3.0 * width * weights, 1));
+  /* Either the product adds into the fp32 gradient, or a kernel reads both and writes the sum. */
+  const PsiFramework *framework = lower->lowering->framework;
+  gboolean fused = framework != NULL ? framework->fused_sums : megatron;
+  guint sum_bytes = megatron && lower->lowering->dtype != PSI_DTYPE_FP16 ? 4 : width;
+  step_add (step, PSI_PASS_BACKWARD_WEIGHT, product_kernel (lower, dtype, copies, n, k, m, fused ? 8 : width));
+  step_add (step, PSI_PASS_BACKWARD_WEIGHT,
+            memory_kernel (lower, fused ? 0.0 : (width + 2.0 * sum_bytes) * weights, 1));
 }
 
 static void
