@@ -22,8 +22,8 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
   [PSI_OPTION_VERSION] = { "version", 0, NULL, "print the version and exit" },
   [PSI_OPTION_MAN] =    { "man", 0, NULL, NULL },
   [PSI_OPTION_MAN_SCENARIO] = { "man-scenario", 0, NULL, NULL },
-  [PSI_OPTION_TIMELINE] = { "timeline", 0, "FILE", NULL, TRUE },
-  [PSI_OPTION_TIMELINE_RANKS] = { "timeline-ranks", 0, "A-B", NULL, TRUE },
+  [PSI_OPTION_TIMELINE] = { "timeline", 0, "FILE", "write the step as a timeline for Perfetto or chrome://tracing; FILE.pickle: its memory for PyTorch's memory_viz" },
+  [PSI_OPTION_TIMELINE_RANKS] = { "timeline-ranks", 0, "A-B,C", "draw these ranks (default: one of each class of equal ranks)" },
   [PSI_OPTION_REPORT] = { "report", 0, "FILE", NULL, TRUE },
   [PSI_OPTION_CRITICAL_PATH] = { "critical-path", 0, NULL, NULL, TRUE },
   [PSI_OPTION_OUTPUT] = { "output", 'o', "FILE", "write the result into FILE" },
@@ -38,10 +38,9 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
 };
 
 #define BIT PSI_OPTION_BIT
-#define LATER_OUTPUT (BIT (PSI_OPTION_TIMELINE) | BIT (PSI_OPTION_TIMELINE_RANKS) | BIT (PSI_OPTION_REPORT) | \
-                      BIT (PSI_OPTION_CRITICAL_PATH))
 #define OUTPUT (BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_CSV) | BIT (PSI_OPTION_CHECK) | BIT (PSI_OPTION_PLOT) | \
-                LATER_OUTPUT)
+                BIT (PSI_OPTION_TIMELINE) | BIT (PSI_OPTION_TIMELINE_RANKS) | BIT (PSI_OPTION_REPORT) | \
+                BIT (PSI_OPTION_CRITICAL_PATH))
 /* clang-format on */
 
 const PsiCommand psi_commands[] = {

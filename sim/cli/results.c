@@ -5,15 +5,25 @@
 #include "plot.h"
 #include "simulate.h"
 #include "table-report.h"
+#include "timeline-option.h"
 
 static PsiReport *
 simulate (const PsiArguments *arguments, gboolean one_plan, GError **error)
 {
-  const PsiSimulateOptions options = { .curves = arguments->given[PSI_OPTION_PLOT], .advice = TRUE };
+  PsiTimelineOption timeline = { .arguments = arguments };
+  const PsiSimulateOptions options = {
+    .curves = arguments->given[PSI_OPTION_PLOT] || arguments->given[PSI_OPTION_REPORT],
+    .advice = TRUE,
+    .observe = arguments->given[PSI_OPTION_TIMELINE] ? psi_timeline_option_observe : NULL,
+    .observe_data = &timeline,
+  };
 
+  if (!psi_timeline_option_check (arguments, error))
+    return NULL;
   g_autoptr (PsiScenario) scenario = psi_arguments_scenario (arguments, one_plan, error);
   if (scenario == NULL)
     return NULL;
+  timeline.scenario = scenario;
   g_autofree char *what =
       g_strdup_printf ("simulating %u plan%s", scenario->plans->len, scenario->plans->len == 1 ? "" : "s");
   psi_progress_begin (arguments, what);
