@@ -77,7 +77,17 @@ const PsiCommand psi_commands[] = {
     .max_words = 1,
     .keys = TRUE,
     .handler = psi_cmd_schedule },
-  { .name = "schedule check" },
+  { .name = "schedule check",
+    .arguments = "FILE [--forward TIME] [--backward TIME] [--backward-weight TIME]",
+    .help = "verify a schedule file: deadlock, order, memory, bubble",
+    .details = "Reads a schedule that somebody wrote, or that 'schedule show' printed, and follows it with equal times of "
+               "all parts and free transfers. Prints the period of a step, the bubble, the most micro-batches in flight on "
+               "each rank, and the transfers. A schedule that is not sound is refused with the cycle of a deadlock, or the "
+               "op that is missing, doubled or misplaced, and exit status 1.",
+    .min_words = 1,
+    .max_words = 1,
+    .keys = TRUE,
+    .handler = psi_cmd_schedule_check },
   { .name = "list",
     .arguments = "TOPIC",
     .help = "what there is: models, machines, schedules, plans, collectives, keys",

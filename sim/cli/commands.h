@@ -86,6 +86,7 @@ int psi_cmd_run (const PsiArguments *arguments);
 int psi_cmd_compare (const PsiArguments *arguments);
 int psi_cmd_explain (const PsiArguments *arguments);  /* words: [NAME] */
 int psi_cmd_schedule (const PsiArguments *arguments); /* schedule show; words: [FILE] */
+int psi_cmd_schedule_check (const PsiArguments *arguments); /* words: FILE */
 int psi_cmd_list (const PsiArguments *arguments);
 int psi_cmd_fit (const PsiArguments *arguments);        /* words: SAMPLES ... */
 int psi_cmd_calibrate (const PsiArguments *arguments);

@@ -94,18 +94,34 @@ psi_schedule_fold (PsiSchedule *schedule)
     schedule->parts[schedule->n_ranks + r] = 2 * schedule->n_ranks - 1 - r;
 }
 
+static gint64
+n_numbers (const PsiSchedule *schedule)
+{
+  return schedule->micro_batches * MAX (schedule->steps, 1);
+}
+
 void
 psi_schedule_find_places (PsiSchedule *schedule)
 {
+  gint64 n = n_numbers (schedule);
+
   g_assert (schedule->places == NULL);
-  schedule->places = g_new0 (guint, schedule->n_parts * schedule->micro_batches);
+  schedule->places = g_new0 (guint, schedule->n_parts * n);
   for (guint r = 0; r < schedule->n_ranks; r++)
     for (guint t = 0; t < schedule->lists[r]->len; t++)
       {
         const PsiToken *token = &g_array_index (schedule->lists[r], PsiToken, t);
+        guint part = psi_schedule_part (schedule, r, (guint) token->chunk);
 
         if (token->kind == PSI_TOKEN_FORWARD)
-          schedule->places[psi_schedule_part (schedule, r, (guint) token->chunk) * schedule->micro_batches +
-                           token->micro_batch % schedule->micro_batches] = (guint) token->chunk * schedule->n_ranks + r;
+          schedule->places[part * n + token->micro_batch % n] = (guint) token->chunk * schedule->n_ranks + r;
       }
+}
+
+guint
+psi_schedule_place (const PsiSchedule *schedule, guint part, gint64 micro_batch)
+{
+  gint64 n = n_numbers (schedule);
+
+  return schedule->places[part * n + micro_batch % n] % schedule->n_ranks;
 }

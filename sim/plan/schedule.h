@@ -50,7 +50,7 @@ typedef struct
   GArray **lists;       /* [rank] of PsiToken */
 
   /* Two chunks may be copies of one part: the rank and chunk that run a part for a micro-batch, as chunk * n_ranks +
-   * rank at [part * micro_batches + micro_batch]. NULL: every part has one place, or every rank is a worker. */
+   * rank at [part * micro_batches * steps + micro_batch]. NULL: one place for each part, or ranks that are workers. */
   guint *places;
 
   /* Lists that repeat, as schedule files write them. */
@@ -90,6 +90,8 @@ void psi_schedule_add_joined (PsiSchedule *schedule, guint rank, PsiTokenKind ki
 void psi_schedule_fold (PsiSchedule *schedule);
 /* Fill `places` from the lists. */
 void psi_schedule_find_places (PsiSchedule *schedule);
+/* The rank that runs a part for a micro-batch; `places` must be filled. */
+guint psi_schedule_place (const PsiSchedule *schedule, guint part, gint64 micro_batch);
 
 /* Where the workers of a cyclic schedule run. */
 typedef enum
@@ -137,7 +139,11 @@ char *psi_schedule_to_text (const PsiSchedule *schedule, guint replicas, const c
 #define PSI_SCHEDULE_ERROR (psi_schedule_error_quark ())
 typedef enum
 {
-  PSI_SCHEDULE_ERROR_SHAPE
+  PSI_SCHEDULE_ERROR_SHAPE,   /* a schedule cannot serve so many ranks, parts or micro-batches */
+  PSI_SCHEDULE_ERROR_READ,    /* no such file */
+  PSI_SCHEDULE_ERROR_SYNTAX,  /* the text is no schedule */
+  PSI_SCHEDULE_ERROR_OPS,     /* a missing, doubled or misplaced op */
+  PSI_SCHEDULE_ERROR_DEADLOCK /* ranks wait for each other in a circle */
 } PsiScheduleError;
 GQuark psi_schedule_error_quark (void);
 

@@ -43,9 +43,7 @@ psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint6
   if (schedule->pool != NULL)
     return &step->ranks[part * schedule->n_workers + (guint) (micro_batch / schedule->worker_micro_batches)];
   if (schedule->places != NULL)
-    return &step->ranks[schedule->places[part * schedule->micro_batches + micro_batch] % schedule->n_ranks *
-                            step->n_classes +
-                        class];
+    return &step->ranks[psi_schedule_place (schedule, part, micro_batch) * step->n_classes + class];
   for (guint c = 0; c < schedule->n_chunks; c++)
     if (psi_schedule_part (schedule, like->list, c) == part)
       return (PsiStepRank *) like;
