@@ -5,6 +5,8 @@
  * is taken too. An empty cell leaves the key unwritten, which is the framework's default. */
 #include "validate.h"
 
+#include "framework.h"
+
 #include <string.h>
 
 /* Words of the file that a key spells otherwise. */
@@ -22,16 +24,6 @@ static const Synonym synonyms[] = {
   { PSI_KEY_PRECISION, "nvfp4", "fp8" },
   { PSI_KEY_SCHEDULE, "none", "" }, /* follows from pp */
   { PSI_KEY_VPP, "1", "" },
-};
-
-/* Frameworks by a part of their name, in order. */
-static const struct
-{
-  const char *part, *framework;
-} frameworks[] = {
-  { "Megatron-FSDP", "megatron" }, { "Megatron", "megatron" }, { "megatron", "megatron" },  { "NeMo", "megatron" },
-  { "nanotron", "megatron" },      { "Aleph", "megatron" },    { "torchtitan", "pytorch" }, { "FSDP", "pytorch" },
-  { "Composer", "pytorch" },       { "torchtune", "pytorch" }, { "HF", "pytorch" },
 };
 
 /* Keys whose default matters, named when their cell is empty. */
@@ -70,28 +62,51 @@ set (PsiSettings *settings, const char *id, PsiKeyId key, const char *text, GErr
   return psi_settings_set (settings, key, text, where, error);
 }
 
+/* The notes may say which kernels a framework ran. */
 static gboolean
-set_framework (PsiSettings *settings, const char *id, const char *text, GPtrArray *assumptions, GError **error)
+set_framework (PsiSettings *settings, const char *id, const char *text, const char *notes, GPtrArray *assumptions,
+               GError **error)
 {
-  for (guint i = 0; i < G_N_ELEMENTS (frameworks); i++)
-    if (strstr (text, frameworks[i].part) != NULL)
-      return set (settings, id, PSI_KEY_FRAMEWORK, frameworks[i].framework, error);
+  g_autofree char *both = g_strconcat (text, " ", notes, NULL);
+  const PsiFramework *framework = psi_framework_guess (both);
+
+  if (psi_settings_has (settings, PSI_KEY_FRAMEWORK))
+    return TRUE;
+  if (framework != NULL)
+    return set (settings, id, PSI_KEY_FRAMEWORK, framework->name, error);
   g_ptr_array_add (assumptions, g_strdup_printf ("framework '%s' is taken for %s", text,
                                                  psi_settings_text (settings, PSI_KEY_FRAMEWORK)));
   return TRUE;
 }
 
-/* "dropout=0.1" of the notes: what no column holds. */
+/* What no column holds, as the notes of published runs say it; `value` NULL: the number behind the words. */
+static const struct
+{
+  const char *words;
+  PsiKeyId key;
+  const char *value;
+} facts[] = {
+  { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },       { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
+  { "deterministic=yes", PSI_KEY_DETERMINISTIC, "yes" }, { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
+  { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
+};
+
 static gboolean
 set_notes (PsiSettings *settings, const char *id, const char *notes, GError **error)
 {
-  const char *dropout = strstr (notes, "hidden_dropout=");
+  for (guint i = 0; i < G_N_ELEMENTS (facts); i++)
+    {
+      const char *found = strstr (notes, facts[i].words);
 
-  if (dropout == NULL)
-    return TRUE;
-  dropout += strlen ("hidden_dropout=");
-  g_autofree char *text = g_strndup (dropout, strspn (dropout, "0123456789."));
-  return set (settings, id, PSI_KEY_DROPOUT, text, error);
+      if (found == NULL || psi_settings_has (settings, facts[i].key))
+        continue;
+      found += strlen (facts[i].words);
+      g_autofree char *number = g_strndup (found, strspn (found, "0123456789."));
+      g_strchomp (number);
+      if (!set (settings, id, facts[i].key, facts[i].value != NULL ? facts[i].value : number, error))
+        return FALSE;
+    }
+  return TRUE;
 }
 
 PsiSettings *
@@ -116,8 +131,9 @@ psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtr
       if (!set (settings, id, (PsiKeyId) key, rate != NULL ? rate : text, error))
         return NULL;
     }
-  if (!set_framework (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), assumptions, error) ||
-      !set_notes (settings, id, psi_run_cell (table, run, PSI_RUN_NOTES), error))
+  const char *notes = psi_run_cell (table, run, PSI_RUN_NOTES);
+  if (!set_notes (settings, id, notes, error) ||
+      !set_framework (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), notes, assumptions, error))
     return NULL;
   for (guint i = 0; i < G_N_ELEMENTS (named_when_empty); i++)
     if (!psi_settings_has (settings, named_when_empty[i]))

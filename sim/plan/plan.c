@@ -394,15 +394,23 @@ resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *so
     o++;
   plan->dtype = formats[p].dtype;
   plan->parameter_bytes_each = formats[p].bytes;
-  plan->gradient_bytes_each = plan->megatron && plan->dtype != PSI_DTYPE_FP16 ? 4 : formats[p].bytes;
+  guint held = plan->memory->gradient_bytes[plan->dtype == PSI_DTYPE_FP16];
+  plan->gradient_bytes_each = formats[p].bytes == 4 ? 4 : MIN (held, 4);
   if (gradient != NULL)
     {
       while (strcmp (formats[g].name, gradient) != 0)
         g++;
       plan->gradient_bytes_each = formats[g].bytes;
     }
+  if (formats[p].bytes < 4 && !source->is_uniform)
+    plan->extra_gradient_bytes_each = (gradient == NULL ? held - MIN (held, 4) : 0) +
+                                      (plan->micro_batches > 1 ? plan->memory->autograd_gradient_bytes : 0) +
+                                      (plan->dp > 1 ? plan->memory->bucket_copy_bytes : 0);
   plan->has_optimizer = o > 0;
-  plan->optimizer_bytes_each = optimizers[o].moments_bytes + (o > 0 && plan->parameter_bytes_each < 4 ? 4 : 0);
+  if (plan->memory->plain_optimizer && !source->is_uniform)
+    plan->optimizer_bytes_each = optimizers[o].moments_bytes * plan->parameter_bytes_each / 4;
+  else
+    plan->optimizer_bytes_each = optimizers[o].moments_bytes + (o > 0 && plan->parameter_bytes_each < 4 ? 4 : 0);
   /* Each state is read and written, the gradient read, the parameter written. */
   plan->optimizer_traffic_each =
       o > 0 ? 2 * plan->optimizer_bytes_each + plan->gradient_bytes_each + 2 * plan->parameter_bytes_each : 0;
@@ -439,7 +447,10 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
 
   plan->assumptions = g_ptr_array_new_with_free_func (g_free);
   plan->framework = psi_framework_find (psi_settings_text (s, PSI_KEY_FRAMEWORK));
+  plan->memory = psi_framework_memory (plan->framework);
   plan->megatron = plan->framework->megatron;
+  plan->deterministic = psi_settings_bool (s, PSI_KEY_DETERMINISTIC);
+  plan->fused_loss = psi_settings_bool (s, PSI_KEY_FUSED_LOSS);
   plan->sequence_parallel = psi_settings_bool (s, PSI_KEY_SEQUENCE_PARALLEL);
   if (!find_named (plan, s, error) || !choose_kinds (plan, s, error) || !resolve_degrees (plan, s, source, error) ||
       !resolve_batch (plan, s, error))
@@ -456,7 +467,8 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
                                                             : !source->is_uniform && !plan->cyclic;
   plan->prefetch = (guint) psi_settings_count (s, PSI_KEY_PREFETCH);
   resolve_dropout (plan, s, source);
-  plan->loss_chunks = (guint) psi_settings_count (s, PSI_KEY_LOSS_CHUNKS);
+  plan->loss_chunks = psi_settings_has (s, PSI_KEY_LOSS_CHUNKS) ? (guint) psi_settings_count (s, PSI_KEY_LOSS_CHUNKS)
+                                                                : plan->memory->loss_chunks;
   plan->sequence = psi_settings_has (s, PSI_KEY_SEQUENCE) ? psi_settings_count (s, PSI_KEY_SEQUENCE)
                    : source->dimensions != NULL           ? source->dimensions->sequence
                                                           : 1;
@@ -529,6 +541,8 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .compile = plan->compile,
                         .megatron = plan->megatron,
                         .framework = plan->framework,
+                        .memory = plan->memory,
+                        .fused_loss = plan->fused_loss,
                         .dropout = plan->dropout > 0,
                         .loss_chunks = plan->loss_chunks };
 }

@@ -48,6 +48,9 @@ typedef struct
   double optimizer_traffic_each;                   /* bytes read and written per element by one update */
   gboolean has_optimizer, grad_clip, overlap_grads, megatron, flash, compile;
   const PsiFramework *framework;
+  const PsiFrameworkMemory *memory;
+  guint extra_gradient_bytes_each; /* per element: copies of gradients that nobody sends */
+  gboolean deterministic, fused_loss;
   guint flash_generation; /* of FlashAttention */
   gint64 bucket_bytes;    /* G_MAXINT64: one message for everything */
   guint prefetch;

@@ -118,6 +118,11 @@ psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine, const PsiMod
                     const PsiSettings *settings, gint64 micro_batch, GError **error)
 {
   PsiLowering lowering = psi_plan_lowering (plan, micro_batch);
+
+  lowering.attention_copy =
+      micro_batch > 1 && plan->cp == 1 &&
+      (plan->memory->attention_copies > 1 ||
+       (plan->memory->attention_copies == 1 && machine->gpu.architecture < PSI_ARCHITECTURE_HOPPER));
   PsiModel *model = psi_model_source_expand (source, settings, &lowering, plan->stages, error);
 
   if (model == NULL)

@@ -38,6 +38,36 @@ updates_part (const PsiStep *step, const PsiStepRank *rank, guint part)
   return !step->plan->cyclic || rank->update[part] != PSI_OP_NONE;
 }
 
+/* Workspaces of matrix products, allocated by the first of them and kept: PyTorch gives each cuBLAS handle (one for the
+ * forward, one for the thread of the backward) 32 MiB on Hopper or when deterministic (:4096:8), else 8.125 MiB
+ * (:4096:2:16:8); Transformer Engine takes another 4 MiB, 32 MiB from Hopper on. Megatron without it has two handles
+ * more in its extension for weight gradients (measured: 128 MiB, deterministic). */
+static gint64
+product_workspace_bytes (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+  PsiArchitecture architecture = step->machine->gpu.architecture;
+  gint64 handle_bytes = plan->deterministic || architecture == PSI_ARCHITECTURE_HOPPER ? 32 << 20 : 8320 << 10;
+
+  if (psi_step_model (step)->is_uniform || architecture == PSI_ARCHITECTURE_CPU || step->machine->ideal)
+    return 0;
+  if (!plan->memory->transformer_engine)
+    return (plan->megatron ? 4 : 2) * handle_bytes;
+  return 2 * handle_bytes + (architecture >= PSI_ARCHITECTURE_HOPPER ? 32 << 20 : 4 << 20);
+}
+
+/* Megatron keeps its lists of boundary tensors until the next step makes them anew: input and output of each model
+ * part. */
+static gint64
+boundary_bytes_kept (const PsiStep *step, const PsiStepRank *rank)
+{
+  const PsiModel *model = rank->shape->model;
+
+  if (!step->plan->megatron || step->plan->pp == 1 || step->plan->cyclic || model->is_uniform)
+    return 0;
+  return 2 * (gint64) step->schedule->n_chunks * psi_layer_kind (model, model->first_block)->output_bytes;
+}
+
 void
 psi_step_add_state (PsiStep *step, PsiStepRank *rank)
 {
@@ -46,6 +76,8 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
   guint shards = psi_step_group_size (step, PSI_DIMENSION_SHARD);
   gboolean travels = plan->cyclic && plan->zero == 3; /* states are not at rest anywhere */
 
+  rank->base[PSI_MEMORY_WORKSPACE] += product_workspace_bytes (step);
+  rank->base[PSI_MEMORY_BOUNDARY] += boundary_bytes_kept (step, rank);
   for (guint c = 0; c < step->schedule->n_chunks; c++)
     {
       guint part = psi_schedule_part (step->schedule, rank->list, c);
@@ -75,6 +107,8 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
               plan->zero >= 2
                   ? share (dense_gradients, shards) + share (gradient_bytes - dense_gradients, expert_shards)
                   : gradient_bytes;
+          rank->base[PSI_MEMORY_GRADIENTS] +=
+              (gint64) ((double) elements * kind->trainable_fraction) * plan->extra_gradient_bytes_each;
           if (updates_part (step, rank, part))
             rank->base[PSI_MEMORY_OPTIMIZER] += plan->zero >= 1
                                                     ? share ((gint64) ((1 - experts) * optimizer_bytes), shards) +

@@ -122,6 +122,27 @@ is_eager (const PsiLower *lower)
   return !lower->lowering->megatron && !lower->lowering->compile;
 }
 
+/* Does the framework run a step as single operators of PyTorch, each of which saves what it reads? */
+static gboolean
+is_unfused (const PsiLower *lower, PsiKernelSet set)
+{
+  return lower->lowering->framework != NULL ? set == PSI_KERNELS_EAGER && !lower->lowering->compile : is_eager (lower);
+}
+
+static const PsiFrameworkMemory *
+memory_of (const PsiLowering *lowering)
+{
+  return lowering->memory != NULL ? lowering->memory : psi_framework_memory_of_base (lowering->megatron);
+}
+
+/* A product along the sequence's tp shards that keeps its gathered input. */
+static void
+save_whole_input (PsiLower *lower, const PsiBlock *block)
+{
+  if (lower->sequence_shards > 1 && memory_of (lower->lowering)->whole_inputs)
+    psi_lower_save (lower, psi_block_whole_bytes (lower, block));
+}
+
 /* Ops from here on run again under PyTorch's selective recompute ... */
 static void
 begin_rerun (PsiLower *lower)
@@ -148,7 +169,8 @@ psi_block_norm (PsiLower *lower, const PsiBlock *block)
   psi_lower_save (lower, stream_bytes); /* input, that is the residual */
   psi_lower_element (lower, block->rms ? PSI_ELEMENT_RMSNORM : PSI_ELEMENT_LAYERNORM,
                      (double) stream_bytes / lower->element_bytes);
-  if (block->rms && is_eager (lower))
+  const PsiFramework *framework = lower->lowering->framework;
+  if (block->rms && is_unfused (lower, framework != NULL ? framework->norm : PSI_KERNELS_FUSED))
     psi_lower_save (lower, lower->element_bytes == 4 ? 2 * stream_bytes : 4 * stream_bytes);
   else
     psi_lower_save (lower, stream_bytes);
@@ -190,6 +212,7 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   begin_rerun (lower);
   psi_block_norm (lower, block);
   psi_lower_enter_tp (lower, whole_bytes);
+  save_whole_input (lower, block);
   if (cross || (!lower->lowering->megatron && block->rope))
     {
       end_rerun (lower, q_bytes);
@@ -248,7 +271,9 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
     psi_lower_linear (lower, tokens, block->hidden, block->gated ? 2 * ffn : ffn, PSI_SPLIT_COLUMN, block->linear_bias);
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU,
                      (double) inner_bytes / lower->element_bytes);
-  psi_lower_save (lower, inner_bytes * (!block->gated ? 2 : is_eager (lower) ? 4 : 3));
+  const PsiFramework *framework = lower->lowering->framework;
+  gboolean unfused = is_unfused (lower, framework != NULL ? framework->gate : PSI_KERNELS_FUSED);
+  psi_lower_save (lower, inner_bytes * (!block->gated ? 2 : unfused ? 4 : 3));
   /* Of three products the last one's result stays, of two nothing needs it. */
   end_rerun (lower, block->gated ? psi_block_stream_bytes (lower, block) : 0);
   psi_lower_linear (lower, tokens, ffn, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
@@ -262,6 +287,7 @@ psi_block_mlp (PsiLower *lower, const PsiBlock *block)
   begin_rerun (lower);
   psi_block_norm (lower, block);
   psi_lower_enter_tp (lower, whole_bytes);
+  save_whole_input (lower, block);
   psi_block_mlp_products (lower, block, block->ffn);
   psi_lower_leave_tp (lower, whole_bytes);
   psi_block_residual (lower, block);
@@ -351,10 +377,12 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   if (lower.tp > 1) /* maximum, target logit and sum of the vocabulary-parallel loss, fp32 */
     psi_lower_comm (&lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, tokens * 12);
 
-  /* Megatron keeps the logits and one fp32 copy, all else in place: 6 bytes each. PyTorch keeps an fp32 copy and the
-   * log-softmax and adds a gradient, 12 bytes; compiled only the logits and their gradient, 4 bytes. */
-  kept_bytes = chunk * (lowering->megatron ? width + 4 : lowering->compile ? width : 8);
-  loss_bytes = chunk * (lowering->megatron ? width + 4 : lowering->compile ? 2 * width : 12);
+  /* framework-memory.c has the bytes of a logit; compiled PyTorch keeps the logits and writes their gradient, 4. */
+  const PsiFrameworkMemory *memory = memory_of (lowering);
+  gboolean fused = lowering->fused_loss && memory->fused_loss_bytes > 0, compiled = lowering->compile && !lowering->megatron;
+  guint wide = width == 4 ? 2 : 0; /* fp32 logits are 2 bytes wider and need no fp32 copy of their own */
+  kept_bytes = chunk * (fused ? memory->fused_loss_bytes : compiled ? width : memory->loss_kept_bytes + wide);
+  loss_bytes = chunk * (fused ? memory->fused_loss_bytes : compiled ? 2 * width : memory->loss_peak_bytes);
   gradient_bytes = chunk * width + matrix * width;
   psi_lower_save (&lower, kept_bytes);
 

@@ -6,7 +6,7 @@
  * unless the name says otherwise. */
 #pragma once
 
-#include "framework.h"
+#include "framework-memory.h"
 #include "kernel.h"
 
 #include <glib.h>
@@ -108,6 +108,8 @@ typedef struct
   gboolean compile;              /* elementwise kernels fused by a compiler */
   gboolean megatron;             /* framework = megatron: fused kernels, vocabulary-parallel loss; else pytorch eager */
   const PsiFramework *framework; /* NULL: megatron or pytorch, by the flag */
+  const PsiFrameworkMemory *memory; /* NULL: that of `framework`, or of megatron or pytorch by the flag */
+  gboolean fused_loss;
   gboolean dropout;
   guint loss_chunks;       /* logits computed in that many chunks, at least 1; 0 counts as 1 */
   gboolean attention_copy; /* the fused attention's output is kept twice: flash-attn wants another layout than the

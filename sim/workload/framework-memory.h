@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* What frameworks keep in memory beside the tensors any of them needs. One row for each framework, as its code says. */
+#pragma once
+
+#include "framework.h"
+
+typedef struct
+{
+  const char *name;              /* of psi_frameworks[] */
+  guint gradient_bytes[2];       /* of an element, kept for the whole step: training in bf16, in fp16 */
+  guint autograd_gradient_bytes; /* the backward's own gradient beside the sum, alive while another micro-batch runs */
+  guint bucket_copy_bytes;       /* of an element, copies in the buckets of DistributedDataParallel; with dp > 1 */
+  gboolean plain_optimizer;      /* moments in the parameters' format, no master copy */
+  guint loss_kept_bytes;         /* of a logit of this GPU, from the forward to the backward of the loss */
+  guint loss_peak_bytes;         /* at its worst instant */
+  guint fused_loss_bytes;        /* the same with the fused loss (0: no such thing) */
+  guint loss_chunks;             /* default of the key */
+  gboolean transformer_engine;   /* its products have a workspace of their own */
+  guint attention_copies; /* the fused attention's output is kept twice when micro_batch > 1 and cp is 1, because its
+                           * layout is not the framework's: 0 no, 1 with FlashAttention-2 before Hopper, 2 always */
+  gboolean whole_inputs;  /* gathered inputs of products are kept, not gathered again (sequence parallelism) */
+} PsiFrameworkMemory;
+
+/* Never NULL: frameworks without a row have that of their base, NULL counts as `pytorch`. */
+const PsiFrameworkMemory *psi_framework_memory (const PsiFramework *framework);
+const PsiFrameworkMemory *psi_framework_memory_of_base (gboolean megatron);
