@@ -12,7 +12,8 @@
  * residual and scores measured against published steps (fused norm 4/8 B, unfused 40/56; SwiGLU 6/10 and 12/20;
  * residual 7/5; scores 12/12 with dropout; logits about 30, fused 14). Launch counts add up to about 24 forward and
  * 36 backward for a Megatron layer and 40/60 for an eager Llama layer, what hosts are seen to issue.
- * Limits: fp8 adds one cast and one transposed copy of each operand, no scaling statistics. */
+ * Compiled: complex numbers, by which rotary embeddings are often written, stay single kernels under torch.compile (its
+ * own warning). Limits: fp8's kinds of scaling (by row, by block) cost the same. */
 #include "lower.h"
 
 #include <math.h>
@@ -39,8 +40,8 @@ typedef struct
 static const ElementCost costs[PSI_N_ELEMENTS][PSI_N_KERNEL_SETS] = {
   /*                            Megatron                  eager                      compiled              */
   [PSI_ELEMENT_LAYERNORM] = { { 2, 4, 0, 0, 2, 3 },     { 2, 4, 0, 0, 1, 2 },      { 2, 4, 0, 0, 1, 2 } },
-  [PSI_ELEMENT_RMSNORM]   = { { 2, 4, 0, 0, 2, 3 },     { 20, 28, 0, 0, 6, 10 },   { 2, 4, 0, 0, 1, 2 } },
-  [PSI_ELEMENT_ROPE]      = { { 4, 4, 0, 0, 4, 4 },     { 20, 20, 0, 0, 10, 12 },  { 4, 4, 0, 0, 1, 1 } },
+  [PSI_ELEMENT_RMSNORM]   = { { 2, 4, 0, 0, 2, 3 },     { 17, 37, 0, 0, 6, 10 },   { 3, 5, 0, 0, 1, 2 } },
+  [PSI_ELEMENT_ROPE]      = { { 4, 4, 0, 0, 4, 4 },     { 20, 20, 0, 0, 10, 12 },  { 14, 14, 0, 0, 6, 8 } },
   [PSI_ELEMENT_LAYOUT]    = { { 2, 2, 0, 0, 4, 4 },     { 2, 2, 0, 0, 3, 3 },      { 2, 2, 0, 0, 1, 1 } },
   [PSI_ELEMENT_GELU]      = { { 2, 3, 0, 0, 2, 3 },     { 2, 3, 0, 0, 1, 1 },      { 2, 3, 0, 0, 1, 1 } },
   [PSI_ELEMENT_GATED]     = { { 3, 5, 0, 0, 2, 3 },     { 6, 10, 0, 0, 2, 4 },     { 3, 5, 0, 0, 1, 1 } },
@@ -130,6 +131,13 @@ product_kernel (const PsiLower *lower, PsiDtype dtype, gint64 batch, gint64 m, g
                                         result_bytes * (double) m * (double) n) };
 }
 
+/* Bytes per element on the way to 8 bits. Transformer Engine: one kernel reads 16 bits and writes the cast and its
+ * transpose, weights once a step. PyTorch (torchao, dynamic scaling): a pass for the maximum, a pass for the cast, and
+ * a copy where the layout has to turn for the weight gradient. */
+#define CAST_TRANSPOSE 4.0
+#define CAST 5.0
+#define COPY 2.0
+
 /* Products of the three passes for `copies` equal matrices of this GPU, m x k by k x n each. */
 static void
 add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k)
@@ -141,9 +149,14 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
 
   if (dtype != lower->wide_dtype)
     {
-      step_add (step, PSI_PASS_FORWARD, memory_kernel (lower, 4.0 * (double) copies * (double) m * (double) k, 2));
+      double inputs = (double) copies * (double) m * (double) k, outputs = (double) copies * (double) m * (double) n;
+
+      step_add (step, PSI_PASS_FORWARD,
+                memory_kernel (lower, megatron ? CAST_TRANSPOSE * inputs : CAST * (inputs + weights), 2));
       step_add (step, PSI_PASS_BACKWARD_INPUT,
-                memory_kernel (lower, 4.0 * (double) copies * (double) m * (double) n, 2));
+                memory_kernel (lower, megatron ? CAST_TRANSPOSE * outputs : CAST * outputs, 2));
+      if (!megatron)
+        step_add (step, PSI_PASS_BACKWARD_WEIGHT, memory_kernel (lower, COPY * (inputs + outputs), 2));
     }
   step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, copies, m, n, k, width));
   step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, copies, m, k, n, width));
