@@ -83,7 +83,7 @@ write_round (GString *text, const PsiSchedule *schedule, guint rank, guint round
         }
       write_token (text, schedule, token,
                    (gint64) (round - token->shift) * schedule->micro_batches + token->micro_batch);
-      if (stale && round > token->shift)
+      if (stale) /* of step 0 there is no older version; the same words come again later */
         g_string_append (text, "@-1");
       /* A shared store is updated once the last worker is through; a worker of its own after its old version's end. */
       if (one_worker ? updates && !forward && last && stale
@@ -130,11 +130,31 @@ gcd (guint a, guint b)
   return b == 0 ? a : gcd (b, a % b);
 }
 
+/* One repetition of a GPU of a pool: it takes every g-th worker, and is updated just before it needs the version. */
+static void
+write_turns (GString *text, const PsiSchedule *schedule, guint part, guint gpu, guint steps, guint round)
+{
+  guint n = schedule->n_workers, updates = 0;
+  gint64 m = schedule->worker_micro_batches;
+
+  for (guint i = gpu; i < (round + 1) * steps * n; i += schedule->pool[part])
+    {
+      gboolean stale = schedule->stale[i % n * schedule->n_parts + part], written = i >= round * steps * n;
+
+      for (; updates < i / n - MIN (stale, i / n); updates++)
+        if (written)
+          g_string_append (text, " U");
+      for (gint64 b = 0; b < m && written; b++)
+        g_string_append_printf (text, " F%" G_GINT64_FORMAT "%s B%" G_GINT64_FORMAT "%s", i * m + b, stale ? "@-1" : "",
+                                i * m + b, stale ? "@-1" : "");
+    }
+}
+
 /* The pools of a cyclic plan with shared stages: the GPU's own micro-batches, in turn. */
 static gboolean
 write_pools (GString *text, const PsiSchedule *schedule, const char *comment)
 {
-  guint n = schedule->n_workers, steps = 1, n_gpus = 0, gpu = 0;
+  guint n = schedule->n_workers, steps = 1, n_gpus = 0;
 
   for (guint j = 0; j < schedule->n_parts; j++)
     {
@@ -151,21 +171,18 @@ write_pools (GString *text, const PsiSchedule *schedule, const char *comment)
     for (guint q = 0; q < schedule->pool[j]; q++)
       g_string_append_printf (text, " %u", j);
   g_string_append_printf (text, "\nsteps %u\n", steps);
-  for (guint j = 0; j < schedule->n_parts; j++)
-    for (guint q = 0; q < schedule->pool[j]; q++, gpu++)
-      {
-        g_string_append_printf (text, "rank %u:", gpu);
-        for (guint step_worker = q; step_worker < steps * n; step_worker += schedule->pool[j])
-          for (guint pass = 0; pass < 2; pass++)
-            for (gint64 b = 0; b < schedule->worker_micro_batches; b++)
-              {
-                g_string_append_printf (text, " %c%" G_GINT64_FORMAT, pass == 0 ? 'F' : 'B',
-                                        step_worker * schedule->worker_micro_batches + b);
-                if (pass == 0 && schedule->stale[step_worker % n * schedule->n_parts + j] && step_worker >= n)
-                  g_string_append (text, "@-1");
-              }
-        g_string_append (text, " U\n");
-      }
+  for (guint round = 0; round < 2; round++)
+    {
+      if (round > 0)
+        g_string_append (text, "repeat\n");
+      for (guint j = 0, gpu = 0; j < schedule->n_parts; j++)
+        for (guint q = 0; q < schedule->pool[j]; q++, gpu++)
+          {
+            g_string_append_printf (text, "rank %u:", gpu);
+            write_turns (text, schedule, j, q, steps, round);
+            g_string_append_c (text, '\n');
+          }
+    }
   return TRUE;
 }
 
