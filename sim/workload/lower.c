@@ -25,7 +25,7 @@ typedef struct
   guint n_kernels[PSI_N_PASSES];
   PsiCommOp forward_comm, backward_comm;
   PsiCommGroup group;
-  gint64 comm_bytes;
+  gint64 comm_bytes[2]; /* forward, backward */
   gboolean core;
 } Step;
 
@@ -140,7 +140,7 @@ product_kernel (const PsiLower *lower, PsiDtype dtype, gint64 batch, gint64 m, g
 
 /* Products of the three passes for `copies` equal matrices of this GPU, m x k by k x n each. */
 static void
-add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k)
+add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k, PsiSplit split)
 {
   Step *step = add_step (lower);
   gboolean megatron = lower->lowering->megatron;
@@ -150,6 +150,12 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
   if (dtype != lower->wide_dtype)
     {
       double inputs = (double) copies * (double) m * (double) k, outputs = (double) copies * (double) m * (double) n;
+
+      /* What is gathered over the tensor-parallel group is cast before. */
+      if (!megatron && split == PSI_SPLIT_COLUMN)
+        inputs /= lower->sequence_shards;
+      if (!megatron && split == PSI_SPLIT_ROW)
+        outputs /= lower->sequence_shards;
 
       step_add (step, PSI_PASS_FORWARD,
                 memory_kernel (lower, megatron ? CAST_TRANSPOSE * inputs : CAST * (inputs + weights), 2));
@@ -187,7 +193,7 @@ psi_lower_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outputs, P
   /* Rows that each GPU of the group has for itself (a router's) count for all of them. */
   gint64 whole_rows = split == PSI_SPLIT_NONE && rows < lower->tokens ? rows * shards : rows;
 
-  add_products (lower, lower->dtype, 1, rows, n, k);
+  add_products (lower, lower->dtype, 1, rows, n, k, split);
   lower->parameters += k * n + (bias ? n : 0);
   lower->model_flops += 2.0 * (double) whole_rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
   /* The whole-width side of a split product is sharded along the sequence. */
@@ -203,7 +209,7 @@ psi_lower_experts (PsiLower *lower, gint64 rows, gint64 model_rows, gint64 input
   gint64 n = split == PSI_SPLIT_COLUMN ? outputs / lower->tp : outputs;
   gint64 rows_each = MAX ((rows + local_experts - 1) / local_experts, 1);
 
-  add_products (lower, lower->dtype, local_experts, rows_each, n, k);
+  add_products (lower, lower->dtype, local_experts, rows_each, n, k, PSI_SPLIT_NONE);
   lower->parameters += local_experts * k * n;
   lower->expert_parameters += local_experts * k * n;
   lower->model_flops += 2.0 * (double) model_rows * (double) inputs * (double) outputs;
@@ -215,7 +221,7 @@ psi_lower_tied_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outpu
 {
   gint64 n = outputs / lower->tp;
 
-  add_products (lower, lower->wide_dtype, 1, rows, n, inputs);
+  add_products (lower, lower->wide_dtype, 1, rows, n, inputs, PSI_SPLIT_NONE);
   lower->model_flops += 2.0 * (double) rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
   count_linear (lower, n * inputs, rows * inputs * lower->element_bytes / lower->sequence_shards,
                 rows * n * lower->element_bytes);
@@ -304,31 +310,48 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
     lower->core_saved_bytes += saved;
 }
 
-void
-psi_lower_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, PsiCommGroup group, gint64 bytes)
+static void
+add_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, PsiCommGroup group, gint64 forward_bytes,
+          gint64 backward_bytes)
 {
   Step *step = add_step (lower);
 
   step->forward_comm = forward;
   step->backward_comm = backward;
   step->group = group;
-  step->comm_bytes = bytes;
+  step->comm_bytes[0] = forward_bytes;
+  step->comm_bytes[1] = backward_bytes;
+}
+
+void
+psi_lower_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, PsiCommGroup group, gint64 bytes)
+{
+  add_comm (lower, forward, backward, group, bytes, bytes);
+}
+
+/* Under PyTorch tensors in 8 bits are gathered as such (torchtitan's Float8ColwiseParallel), sums stay wide. */
+static gint64
+gathered_bytes (const PsiLower *lower, gint64 bytes)
+{
+  return lower->dtype != lower->wide_dtype && !lower->lowering->megatron ? bytes / lower->element_bytes : bytes;
 }
 
 void
 psi_lower_enter_tp (PsiLower *lower, gint64 bytes)
 {
-  if (lower->tp > 1)
-    psi_lower_comm (lower, lower->sequence_shards > 1 ? PSI_COMM_ALL_GATHER : PSI_COMM_NONE,
-                    lower->sequence_shards > 1 ? PSI_COMM_REDUCE_SCATTER : PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, bytes);
+  if (lower->tp > 1 && lower->sequence_shards > 1)
+    add_comm (lower, PSI_COMM_ALL_GATHER, PSI_COMM_REDUCE_SCATTER, PSI_GROUP_TP, gathered_bytes (lower, bytes), bytes);
+  else if (lower->tp > 1)
+    psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, bytes);
 }
 
 void
 psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
 {
-  if (lower->tp > 1)
-    psi_lower_comm (lower, lower->sequence_shards > 1 ? PSI_COMM_REDUCE_SCATTER : PSI_COMM_ALL_REDUCE,
-                    lower->sequence_shards > 1 ? PSI_COMM_ALL_GATHER : PSI_COMM_NONE, PSI_GROUP_TP, bytes);
+  if (lower->tp > 1 && lower->sequence_shards > 1)
+    add_comm (lower, PSI_COMM_REDUCE_SCATTER, PSI_COMM_ALL_GATHER, PSI_GROUP_TP, bytes, gathered_bytes (lower, bytes));
+  else if (lower->tp > 1)
+    psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, bytes);
 }
 
 void
@@ -368,7 +391,7 @@ emit (PsiLayerKind *kind, PsiPass pass, const Step *step, PsiCommOp comm)
     if (step->kernels[pass][k].flops > 0.0 || step->kernels[pass][k].bytes > 0.0)
       psi_kind_add_kernel (kind, pass, &step->kernels[pass][k]);
   if (comm != PSI_COMM_NONE)
-    psi_kind_end_segment (kind, pass, comm, step->group, step->comm_bytes);
+    psi_kind_end_segment (kind, pass, comm, step->group, step->comm_bytes[pass != PSI_PASS_FORWARD]);
 }
 
 /* The kernels that selective recompute runs again, as one run of the kind's list: those of the forward if they are
