@@ -272,7 +272,8 @@ append_line (const Line *line, guint label_width, guint from, guint to, guint wi
 
       for (gsize n = strlen (text); n < width; n++)
         g_string_append_c (out, ' ');
-      psi_append_styled (out, terminal, cell->text != NULL ? cell->style : PSI_STYLE_DIM, text);
+      if (*text != '\0')
+        psi_append_styled (out, terminal, cell->text != NULL ? cell->style : PSI_STYLE_DIM, text);
     }
   while (out->str[out->len - 1] == ' ')
     g_string_truncate (out, out->len - 1);
@@ -352,7 +353,10 @@ psi_grid_append (const PsiGrid *grid, PsiGridRows rows, double psi_p_bytes, doub
   Line *slots = add_line (grid, lines, g_strdup ("slot"), "");
 
   for (guint column = 0; column < grid->n_columns; column++)
-    set_number (slots, column, column - (column >= grid->first_column ? grid->first_column : 0));
+    {
+      set_number (slots, column, column - (column >= grid->first_column ? grid->first_column : 0));
+      slots->cells[column].style = PSI_STYLE_PLAIN;
+    }
   if (rows & PSI_GRID_STAGES)
     add_stage_lines (grid, lines);
   guint after_stages = lines->len;

@@ -5,6 +5,7 @@
 #include "psi-config.h"
 
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@ main (int argc, char **argv)
   guint n_name = 0;
 
   hold_descriptors ();
+  setlocale (LC_CTYPE, ""); /* what the terminal can show; numbers stay as they are */
   signal (SIGPIPE, SIG_IGN);
 
   char **words = argv + MIN (argc, 1);
