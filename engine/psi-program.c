@@ -112,7 +112,13 @@ psi_world_add_communicator (PsiWorld *world)
 void
 psi_world_add_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier)
 {
-  PsiPathLink step = { .link = link, .tier = (guint8) tier };
+  psi_world_add_shared_path (world, port, link, tier, 1);
+}
+
+void
+psi_world_add_shared_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier, double share)
+{
+  PsiPathLink step = { .link = link, .tier = (guint8) tier, .share = share };
 
   g_assert (tier < PSI_MAX_TIERS);
   g_array_append_val (g_array_index (world->ports, PsiPort, port).path, step);

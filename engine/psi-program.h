@@ -12,7 +12,7 @@
 #include "psi-links.h"
 
 #define PSI_MAX_STREAMS 64
-#define PSI_MAX_TIERS 4
+#define PSI_MAX_TIERS 8
 #define PSI_MAX_CLASSES 8
 
 typedef enum
@@ -96,6 +96,7 @@ typedef struct
 {
   PsiLinkId link;
   guint8 tier;
+  double share; /* bytes on the link for each byte the transfer puts on its tier */
 } PsiPathLink;
 
 typedef struct
@@ -125,6 +126,8 @@ PsiTransferId psi_world_add_transfer (PsiWorld *world, const PsiTransfer *transf
 PsiPortId psi_world_add_channel (PsiWorld *world);
 PsiPortId psi_world_add_communicator (PsiWorld *world);
 void psi_world_add_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier);
+/* The same for a link that carries `share` times what the transfer says of the tier: several members behind it. */
+void psi_world_add_shared_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier, double share);
 /* Give `rank` the port under `slot`; a communicator counts it as a member. */
 void psi_world_bind (PsiWorld *world, PsiRankId rank, guint slot, PsiPortId port);
 

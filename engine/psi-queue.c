@@ -413,6 +413,13 @@ psi_queue_next_ps (PsiQueue *queue)
   return first ? first->time_ps : PSI_TIME_MAX;
 }
 
+guint64
+psi_queue_hint (const PsiQueue *queue, guint n)
+{
+  gsize place = queue->near_first + n;
+  return place < queue->near.n_events ? queue->near.events[place].key : G_MAXUINT64;
+}
+
 gsize
 psi_queue_size (const PsiQueue *queue)
 {

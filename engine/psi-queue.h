@@ -23,6 +23,8 @@ void psi_queue_push (PsiQueue *queue, PsiEvent event);
 gboolean psi_queue_pop (PsiQueue *queue, PsiEvent *ret_event);
 /* Time of the next event, PSI_TIME_MAX when empty. */
 PsiTime psi_queue_next_ps (PsiQueue *queue);
+/* Key of an event that will probably be popped `n` pops from now, G_MAXUINT64 if not known: a hint, to fetch memory. */
+guint64 psi_queue_hint (const PsiQueue *queue, guint n);
 gsize psi_queue_size (const PsiQueue *queue);
 /* Forget everything, keep the memory. */
 void psi_queue_reset (PsiQueue *queue);

@@ -28,10 +28,25 @@ user_cpu_s (void)
 static PsiTransferId
 ring_transfer (PsiWorld *world, gint64 bytes)
 {
-  PsiTransfer transfer
-      = { .bytes = bytes, .cap_bytes_per_s = HUGE_VAL, .latency_ps = 500000, .weights = { 1 }, .hops = 1 };
+  PsiTransfer transfer = {
+    .bytes = bytes, .cap_bytes_per_s = HUGE_VAL, .latency_ps = 500000, .weights = { 1 }, .hops = 1
+  };
 
   return psi_world_add_transfer (world, &transfer);
+}
+
+/* Each rank sends to the next, under slot 0, over a link of 50e9 B/s, and receives under slot 1. */
+static void
+join_ring (PsiWorld *world, guint ranks)
+{
+  for (guint r = 0; r < ranks; r++)
+    {
+      PsiPortId port = psi_world_add_channel (world);
+
+      psi_world_bind (world, r, 0, port);
+      psi_world_bind (world, (r + 1) % ranks, 1, port);
+      psi_world_add_path (world, port, psi_links_add (world->links, 50e9), 0);
+    }
 }
 
 /* W1: 104,857,600 B, 50e9 B/s, 500 ns; rank i sends step s + 1 once it has received step s. */
@@ -52,14 +67,7 @@ build_ring (guint ranks)
     }
   for (guint r = 0; r < ranks; r++)
     psi_world_add_rank (world, program, 1, 0);
-  for (guint r = 0; r < ranks; r++)
-    {
-      PsiPortId port = psi_world_add_channel (world);
-
-      psi_world_bind (world, r, 0, port);
-      psi_world_bind (world, (r + 1) % ranks, 1, port);
-      psi_world_add_path (world, port, psi_links_add (world->links, 50e9), 0);
-    }
+  join_ring (world, ranks);
   return world;
 }
 
@@ -77,6 +85,57 @@ build_ring_groups (guint ranks)
   psi_world_bind (world, psi_world_add_rank (world, program, ranks, 0), 0, port);
   psi_world_add_path (world, port, psi_links_add (world->links, 50e9), 0);
   return world;
+}
+
+/* W2: 96 forwards of 100 us and 96 backwards of 200 us; each backward releases a ring all-reduce of 25 MiB. */
+static PsiWorld *
+build_step (guint ranks, gboolean collapsed)
+{
+  PsiWorld *world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 3);
+  PsiTransferId transfer = ring_transfer (world, ((25 << 20) + ranks - 1) / ranks);
+  PsiOpId received = PSI_OP_NONE;
+
+  for (guint layer = 0; layer < 96; layer++)
+    psi_program_work (program, 0, 100000000, 0);
+  for (guint layer = 0; layer < 96; layer++)
+    {
+      PsiOpId backward = psi_program_work (program, 0, 200000000, 1);
+
+      for (guint s = 0; s < 2 * (ranks - 1); s++)
+        {
+          PsiOpId send = psi_program_message (program, 1, collapsed ? PSI_OP_COLLECTIVE : PSI_OP_SEND, 0, transfer, 2);
+
+          psi_program_after (program, send, s == 0 ? backward : PSI_OP_NONE, 0);
+          psi_program_after (program, send, received, 0);
+          if (!collapsed)
+            received = psi_program_message (program, 2, PSI_OP_RECV, 1, transfer, 2);
+        }
+    }
+  for (guint r = 0; r < (collapsed ? 1 : ranks); r++)
+    psi_world_add_rank (world, program, collapsed ? ranks : 1, 0);
+  if (collapsed)
+    {
+      PsiPortId port = psi_world_add_communicator (world);
+
+      psi_world_bind (world, 0, 0, port);
+      psi_world_add_path (world, port, psi_links_add (world->links, 50e9), 0);
+    }
+  else
+    join_ring (world, ranks);
+  return world;
+}
+
+static PsiWorld *
+build_step_full (guint ranks)
+{
+  return build_step (ranks, FALSE);
+}
+
+static PsiWorld *
+build_step_collapsed (guint ranks)
+{
+  return build_step (ranks, TRUE);
 }
 
 /* W3: 100 ops of U(1, 1e6) us a rank, no communication. */
@@ -97,13 +156,13 @@ build_asynchronous (guint ranks)
   return world;
 }
 
-static const Case cases[] = { { "W1 ring, messages", 64, build_ring, 1 },
-                              { "W1 ring, messages", 512, build_ring, 1 },
-                              { "W1 ring, messages", 1024, build_ring, 1 },
-                              { "W1 ring, messages", 4096, build_ring, 1 },
-                              { "W1 ring, groups", 4096, build_ring_groups, 1 },
-                              { "W1 ring, groups", 65536, build_ring_groups, 1 },
-                              { "W3 asynchronous", 4096, build_asynchronous, 1 } };
+static const Case cases[] = {
+  { "W1 ring, messages", 64, build_ring, 1 },        { "W1 ring, messages", 512, build_ring, 1 },
+  { "W1 ring, messages", 1024, build_ring, 1 },      { "W1 ring, messages", 4096, build_ring, 1 },
+  { "W1 ring, groups", 4096, build_ring_groups, 1 }, { "W1 ring, groups", 65536, build_ring_groups, 1 },
+  { "W2 step, messages", 64, build_step_full, 1 },   { "W2 step, collapsed", 64, build_step_collapsed, 1 },
+  { "W3 asynchronous", 4096, build_asynchronous, 1 }
+};
 
 int
 main (int argc, char **argv)

@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: MIT */
+/* A stream looks at its head op when that may be able to start: it waits for ops of other streams (BLOCKED), for
+ * partners (POSTED), or for its end (BUSY). Whatever ends wakes those that wait for it; all that happens at one instant
+ * happens in a fixed order, whatever the order in which ranks and ports were added up to then.
+ *
+ * A port whose links no other port uses needs no solver: its transfer takes latency + bytes / rate, as a flow alone on
+ * its links does, to the picosecond. */
+#include "psi-loop.h"
+
+#include <string.h>
+
+G_DEFINE_QUARK (psi - run - error - quark, psi_run_error)
+
+#define CHAIN_END G_MAXUINT32
+#define NO_TRANSFER G_MAXUINT32
+
+enum
+{
+  IDLE,    /* head op not yet looked at */
+  BLOCKED, /* head op waits for another stream of its rank */
+  POSTED,  /* message or collective waits for its partners */
+  BUSY,    /* work or transfer under way */
+  EARLY    /* its rank has not begun */
+};
+
+/* Keys order events of one instant: ends of work first, then latencies that are over, then transfers of ports alone;
+ * source numbers break ties. */
+#define KEY_SHIFT 40
+#define KEY(kind, source) ((guint64) (kind) << KEY_SHIFT | (source))
+enum
+{
+  KIND_WORK,
+  KIND_LATENCY,
+  KIND_TRANSFER
+};
+
+static inline void
+look_at (PsiLoop *loop, guint32 index)
+{
+  guint32 place = loop->ready_first + loop->n_ready;
+
+  if (loop->streams[index].is_ready)
+    return;
+  loop->streams[index].is_ready = TRUE;
+  loop->ready[place >= loop->n_streams ? place - loop->n_streams : place] = index;
+  loop->n_ready++;
+}
+
+static void
+record (PsiLoop *loop, const PsiStream *stream, PsiStreamDetail *detail, PsiTime now_ps)
+{
+  PsiOpTimes *times = &detail->times[stream->position];
+
+  if (stream->iteration > 0)
+    {
+      PsiIteration *iteration = &loop->iterations[stream->iteration % PSI_LOOP_AHEAD];
+      PsiTime start_shift_ps = detail->start_ps - times->start_ps, end_shift_ps = now_ps - times->end_ps;
+
+      iteration->least_ps = MIN (iteration->least_ps, MIN (start_shift_ps, end_shift_ps));
+      iteration->most_ps = MAX (iteration->most_ps, MAX (start_shift_ps, end_shift_ps));
+    }
+  times->start_ps = detail->start_ps;
+  times->end_ps = now_ps;
+  if (detail->waits != NULL)
+    detail->waits[stream->position] = detail->wait;
+  detail->sent_ps = stream->ops[stream->position].kind == PSI_OP_WORK ? PSI_TIME_MAX : detail->wait.moving_ps;
+}
+
+static inline void
+finish_op (PsiLoop *loop, guint32 index, PsiTime now_ps)
+{
+  PsiStream *stream = &loop->streams[index];
+
+  if (loop->records)
+    record (loop, stream, &loop->details[index], now_ps);
+  stream->free_ps = now_ps;
+  stream->done++;
+  stream->state = IDLE;
+  for (guint64 left = stream->waiters; left != 0; left &= left - 1)
+    {
+      guint32 waiter = index - stream->index + (guint32) __builtin_ctzll (left);
+
+      if (loop->details[waiter].need > stream->done)
+        continue;
+      stream->waiters ^= left & -left;
+      loop->streams[waiter].state = IDLE;
+      look_at (loop, waiter);
+    }
+  if (++stream->position == stream->length)
+    {
+      loop->iterations[stream->iteration % PSI_LOOP_AHEAD].left--;
+      stream->position = 0;
+      stream->iteration++;
+    }
+  look_at (loop, index);
+}
+
+static void
+end_transfer (PsiLoop *loop, PsiPortId id, PsiTime now_ps)
+{
+  PsiMeeting *meeting = &loop->meetings[id];
+  guint32 n = meeting->posted;
+
+  meeting->posted = 0;
+  for (guint32 i = 0; i < n; i++)
+    finish_op (loop, meeting->heads[i], now_ps);
+}
+
+static inline PsiTransferId
+transfer_of (const PsiLoop *loop, const PsiMeeting *meeting)
+{
+  const PsiStream *first = &loop->streams[meeting->heads[0]];
+
+  return first->ops[first->position].transfer;
+}
+
+/* The links that carry bytes of a transfer, into loop->uses. */
+static guint
+find_uses (PsiLoop *loop, PsiPortId id, const PsiTransfer *transfer)
+{
+  const GArray *path = g_array_index (loop->world->ports, PsiPort, id).path;
+  guint n = 0;
+
+  for (guint i = 0; i < path->len; i++)
+    {
+      const PsiPathLink *step = &g_array_index (path, PsiPathLink, i);
+      double weight = transfer->weights[step->tier] * step->share;
+
+      if (weight > 0)
+        loop->uses[n++] = (PsiLinkUse){ step->link, weight };
+    }
+  return n;
+}
+
+/* Latency is over: put the bytes on the links. */
+static void
+start_flow (PsiLoop *loop, PsiPortId id, PsiTime now_ps)
+{
+  const PsiTransfer *transfer = &loop->transfers[transfer_of (loop, &loop->meetings[id])];
+  guint n = transfer->bytes > 0 ? find_uses (loop, id, transfer) : 0;
+
+  if (transfer->bytes <= 0 || (n == 0 && isinf (transfer->cap_bytes_per_s)))
+    end_transfer (loop, id, now_ps);
+  else
+    psi_links_start (loop->world->links, now_ps, transfer->bytes, transfer->cap_bytes_per_s, loop->uses, n, id);
+}
+
+static PsiTime
+time_alone_ps (PsiLoop *loop, PsiPortId id, const PsiTransfer *transfer)
+{
+  double rate = transfer->cap_bytes_per_s;
+  guint n = find_uses (loop, id, transfer);
+
+  if (transfer->bytes <= 0)
+    return transfer->latency_ps;
+  for (guint i = 0; i < n; i++)
+    rate = MIN (rate, psi_links_rate (loop->world->links, loop->uses[i].link) / loop->uses[i].weight);
+  if (!(rate > 0))
+    return PSI_TIME_MAX;
+  return psi_time_add (transfer->latency_ps, psi_time_from_s ((double) transfer->bytes / rate));
+}
+
+/* All partners of a port are there: its latency begins, then its flow. */
+static void
+start_transfer (PsiLoop *loop, PsiPortId id, PsiTime now_ps)
+{
+  PsiMeeting *meeting = &loop->meetings[id];
+  PsiTransferId which = transfer_of (loop, meeting);
+  const PsiTransfer *transfer = &loop->transfers[which];
+
+  for (guint32 i = 0; i < meeting->posted; i++)
+    {
+      guint32 head = meeting->heads[i];
+
+      loop->streams[head].state = BUSY;
+      if (!loop->records)
+        continue;
+      loop->details[head].start_ps = now_ps;
+      loop->details[head].wait.moving_ps = MIN (meeting->moving_ps, now_ps);
+    }
+  if (meeting->is_alone)
+    {
+      if (meeting->alone_transfer != which)
+        {
+          meeting->alone_transfer = which;
+          meeting->alone_ps = time_alone_ps (loop, id, transfer);
+        }
+      if (meeting->alone_ps == 0)
+        end_transfer (loop, id, now_ps);
+      else
+        psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, meeting->alone_ps), KEY (KIND_TRANSFER, id) });
+    }
+  else if (transfer->latency_ps == 0)
+    start_flow (loop, id, now_ps);
+  else
+    psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, transfer->latency_ps), KEY (KIND_LATENCY, id) });
+}
+
+/* Is the head op's turn? FALSE: it waits for another stream, which is told so. */
+static inline gboolean
+deps_are_over (PsiLoop *loop, guint32 index, PsiTime now_ps, PsiOpId *ret_released_by, PsiTime *ret_moving_ps)
+{
+  PsiStream *stream = &loop->streams[index];
+
+  for (guint32 d = stream->ops[stream->position].first_dep; d != CHAIN_END; d = stream->deps[d].next)
+    {
+      const PsiDep *dep = &stream->deps[d];
+      guint32 other = index - stream->index + PSI_OP_STREAM (dep->op);
+      PsiStream *before = &loop->streams[other];
+
+      if (dep->distance > stream->iteration)
+        continue;
+      guint64 need = (guint64) (stream->iteration - dep->distance) * before->length + PSI_OP_POSITION (dep->op) + 1;
+      if (before->done < need)
+        {
+          stream->state = BLOCKED;
+          loop->details[index].need = need;
+          before->waiters |= G_GUINT64_CONSTANT (1) << stream->index;
+          return FALSE;
+        }
+      /* The op that ended just now is the one that let this one go. */
+      if (loop->records && before->done == need && before->free_ps == now_ps && before->free_ps > stream->free_ps)
+        {
+          *ret_released_by = dep->op;
+          *ret_moving_ps = MIN (*ret_moving_ps, loop->details[other].sent_ps);
+        }
+    }
+  return TRUE;
+}
+
+static inline PsiTime
+cost_of (const PsiLoop *loop, guint32 index, const PsiOp *op)
+{
+  const PsiRank *rank;
+
+  if (loop->streams[index].is_plain)
+    return op->cost_ps;
+  rank = psi_world_rank (loop->world, loop->details[index].rank);
+  return psi_time_from_s (psi_time_to_s (op->cost_ps) * rank->scale);
+}
+
+/* Its rank has not begun yet: come back then. */
+static gboolean
+is_early (PsiLoop *loop, guint32 index, PsiTime now_ps)
+{
+  PsiTime offset_ps = psi_world_rank (loop->world, loop->details[index].rank)->offset_ps;
+
+  if (now_ps >= offset_ps || loop->streams[index].done > 0)
+    return FALSE;
+  loop->streams[index].state = EARLY;
+  psi_queue_push (loop->queue, (PsiEvent){ offset_ps, KEY (KIND_WORK, index) });
+  return TRUE;
+}
+
+/* Look at the head op of a stream: start it, post it, or note what it waits for. */
+static void
+try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
+{
+  PsiStream *stream = &loop->streams[index];
+  const PsiOp *op = &stream->ops[stream->position];
+  PsiTime moving_ps = PSI_TIME_MAX;
+  PsiOpId released_by = PSI_OP_NONE;
+
+  if (stream->state != IDLE)
+    return;
+  if (stream->iteration >= loop->complete + PSI_LOOP_AHEAD - 1)
+    {
+      g_array_append_val (loop->held, index);
+      return;
+    }
+  if (!deps_are_over (loop, index, now_ps, &released_by, &moving_ps))
+    return;
+  if (!stream->is_plain && is_early (loop, index, now_ps))
+    return;
+  loop->n_events++;
+  __builtin_prefetch (op + 1);
+  if (loop->records)
+    {
+      PsiStreamDetail *detail = &loop->details[index];
+
+      if (released_by == PSI_OP_NONE && stream->free_ps == now_ps)
+        moving_ps = detail->sent_ps;
+      detail->start_ps = now_ps;
+      detail->wait = (PsiOpWait){ now_ps, moving_ps, PSI_TIME_MAX, released_by };
+    }
+  if (op->kind == PSI_OP_WORK)
+    {
+      PsiTime cost_ps = cost_of (loop, index, op);
+
+      stream->state = BUSY;
+      if (cost_ps == 0)
+        finish_op (loop, index, now_ps);
+      else
+        psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, cost_ps), KEY (KIND_WORK, index) });
+      return;
+    }
+  if (stream->iteration < op->skip)
+    {
+      finish_op (loop, index, now_ps);
+      return;
+    }
+  PsiPortId id = stream->ports[op->slot];
+  PsiMeeting *meeting = &loop->meetings[id];
+  stream->state = POSTED;
+  meeting->heads[meeting->posted++] = index;
+  meeting->moving_ps = moving_ps; /* the last to come decides */
+  if (meeting->posted == meeting->n_members)
+    start_transfer (loop, id, now_ps);
+}
+
+char *
+psi_loop_describe_waiting (const PsiLoop *loop)
+{
+  GString *text = g_string_new ("deadlock: ");
+  static const char *const partners[] = {
+    [PSI_OP_SEND] = "send", [PSI_OP_RECV] = "receive", [PSI_OP_COLLECTIVE] = "collective"
+  };
+  guint shown = 0;
+
+  for (guint32 i = 0; i < loop->n_streams && shown < 4; i++)
+    {
+      const PsiStream *stream = &loop->streams[i];
+
+      if (stream->state != BLOCKED && stream->state != POSTED)
+        continue;
+      g_string_append_printf (text, "%srank %u stream %u op %u (step %u)", shown > 0 ? "; " : "", loop->details[i].rank,
+                              stream->index, stream->position, stream->iteration);
+      if (stream->state == POSTED)
+        g_string_append_printf (text, " waits for its partner in a %s", partners[stream->ops[stream->position].kind]);
+      else
+        for (guint32 j = loop->first_stream[loop->details[i].rank]; j < loop->first_stream[loop->details[i].rank + 1];
+             j++)
+          if (loop->streams[j].waiters >> stream->index & 1)
+            g_string_append_printf (text, " waits for stream %u", loop->streams[j].index);
+      shown++;
+    }
+  if (shown == 0)
+    g_string_append (text, "bytes wait on a link that carries nothing");
+  return g_string_free (text, FALSE);
+}
+
+/* Streams and ops of many ranks do not fit the nearest cache: ask for those of the events to come. */
+static inline void
+fetch_ahead (const PsiLoop *loop)
+{
+  guint64 near = psi_queue_hint (loop->queue, 1), far = psi_queue_hint (loop->queue, 3);
+
+  if (far < loop->n_streams)
+    __builtin_prefetch (&loop->streams[far]);
+  if (near < loop->n_streams)
+    __builtin_prefetch (&loop->streams[near].ops[loop->streams[near].position + 1]);
+}
+
+/* All events of one instant. */
+static void
+step_clock (PsiLoop *loop, PsiTime now_ps)
+{
+  guint64 cookie;
+  PsiEvent event;
+
+  while (psi_links_pop (loop->world->links, now_ps, &cookie))
+    {
+      loop->n_events++;
+      end_transfer (loop, (PsiPortId) cookie, now_ps);
+    }
+  while (psi_queue_next_ps (loop->queue) == now_ps)
+    {
+      psi_queue_pop (loop->queue, &event);
+      fetch_ahead (loop);
+      guint32 source = (guint32) event.key;
+
+      loop->n_events++;
+      switch (event.key >> KEY_SHIFT)
+        {
+        case KIND_LATENCY:
+          start_flow (loop, source, now_ps);
+          break;
+        case KIND_TRANSFER:
+          end_transfer (loop, source, now_ps);
+          break;
+        default:
+          if (loop->streams[source].state == EARLY)
+            {
+              loop->streams[source].state = IDLE;
+              look_at (loop, source);
+            }
+          else
+            finish_op (loop, source, now_ps);
+        }
+    }
+}
+
+gboolean
+psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps)
+{
+  for (;;)
+    {
+      while (loop->n_ready > 0)
+        {
+          guint32 index = loop->ready[loop->ready_first];
+
+          loop->ready_first = loop->ready_first + 1 == loop->n_streams ? 0 : loop->ready_first + 1;
+          loop->n_ready--;
+          loop->streams[index].is_ready = FALSE;
+          try_head (loop, index, *now_ps);
+        }
+      if (loop->iterations[loop->complete % PSI_LOOP_AHEAD].left == 0)
+        {
+          loop->complete++;
+          return TRUE;
+        }
+      PsiTime next_ps = MIN (psi_queue_next_ps (loop->queue), psi_links_next_ps (loop->world->links));
+      if (next_ps >= PSI_TIME_MAX)
+        return FALSE;
+      *now_ps = next_ps;
+      step_clock (loop, next_ps);
+    }
+}
+
+void
+psi_loop_next (PsiLoop *loop)
+{
+  loop->iterations[(loop->complete - 1) % PSI_LOOP_AHEAD] =
+      (PsiIteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop->n_streams_used };
+  for (guint i = 0; i < loop->held->len; i++)
+    look_at (loop, g_array_index (loop->held, guint32, i));
+  g_array_set_size (loop->held, 0);
+}
+
+void
+psi_loop_clear (PsiLoop *loop)
+{
+  g_free (loop->meetings);
+  g_free (loop->heads);
+  free (loop->streams);
+  g_free (loop->details);
+  g_free (loop->first_stream);
+  g_free (loop->ready);
+  g_free (loop->uses);
+  g_clear_pointer (&loop->held, g_array_unref);
+  g_clear_pointer (&loop->queue, psi_queue_free);
+  if (loop->world != NULL)
+    psi_links_reset (loop->world->links);
+}
+
+static gboolean
+prepare_ports (PsiLoop *loop, GError **error)
+{
+  const GArray *ports = loop->world->ports;
+  g_autofree guint32 *n_users = g_new0 (guint32, psi_links_n_links (loop->world->links) + 1);
+  gsize n_heads = 0;
+  guint longest = 0;
+
+  for (guint p = 0; p < ports->len; p++)
+    {
+      const PsiPort *port = &g_array_index (ports, PsiPort, p);
+
+      if (port->is_channel && port->n_members != 2)
+        {
+          g_set_error (error, PSI_RUN_ERROR, PSI_RUN_ERROR_UNMATCHED, "channel %u joins %u ranks, not 2", p,
+                       port->n_members);
+          return FALSE;
+        }
+      n_heads += port->n_members;
+      longest = MAX (longest, port->path->len);
+      for (guint i = 0; i < port->path->len; i++)
+        n_users[g_array_index (port->path, PsiPathLink, i).link]++;
+    }
+  loop->meetings = g_new0 (PsiMeeting, MAX (ports->len, 1));
+  loop->heads = g_new (guint32, MAX (n_heads, 1));
+  loop->uses = g_new (PsiLinkUse, MAX (longest, 1));
+  n_heads = 0;
+  for (guint p = 0; p < ports->len; p++)
+    {
+      const PsiPort *port = &g_array_index (ports, PsiPort, p);
+      PsiMeeting *meeting = &loop->meetings[p];
+
+      meeting->n_members = port->n_members;
+      meeting->heads = loop->heads + n_heads;
+      meeting->is_alone = TRUE;
+      meeting->alone_transfer = NO_TRANSFER;
+      for (guint i = 0; i < port->path->len; i++)
+        meeting->is_alone = meeting->is_alone && n_users[g_array_index (port->path, PsiPathLink, i).link] == 1;
+      n_heads += port->n_members;
+    }
+  return TRUE;
+}
+
+/* Every slot that an op of the program names is bound to a port. */
+static gboolean
+check_slots (const PsiLoop *loop, PsiRankId id, GError **error)
+{
+  const PsiRank *rank = psi_world_rank (loop->world, id);
+
+  for (guint s = 0; s < rank->program->n_streams; s++)
+    for (guint i = 0; i < rank->program->streams[s]->len; i++)
+      {
+        const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
+
+        if (op->kind == PSI_OP_WORK ||
+            (op->slot < rank->ports->len && g_array_index (rank->ports, PsiPortId, op->slot) != G_MAXUINT32))
+          continue;
+        g_set_error (error, PSI_RUN_ERROR, PSI_RUN_ERROR_UNMATCHED, "rank %u stream %u op %u: slot %u has no port", id,
+                     s, i, op->slot);
+        return FALSE;
+      }
+  return TRUE;
+}
+
+static void
+prepare_streams (PsiLoop *loop, PsiRun *run)
+{
+  PsiWorld *world = loop->world;
+
+  for (guint r = 0; r < world->ranks->len; r++)
+    {
+      const PsiRank *rank = psi_world_rank (world, r);
+      gsize offset = run->first_op[r];
+
+      for (guint s = 0; s < rank->program->n_streams; s++)
+        {
+          PsiStream *stream = &loop->streams[loop->first_stream[r] + s];
+          PsiStreamDetail *detail = &loop->details[loop->first_stream[r] + s];
+
+          stream->ops = (const PsiOp *) (void *) rank->program->streams[s]->data;
+          stream->deps = (const PsiDep *) (void *) rank->program->deps->data;
+          stream->ports = (const PsiPortId *) (void *) rank->ports->data;
+          stream->length = rank->program->streams[s]->len;
+          stream->index = (guint8) s;
+          stream->is_plain = rank->scale == 1.0 && rank->offset_ps <= 0;
+          detail->rank = r;
+          detail->sent_ps = PSI_TIME_MAX;
+          detail->times = loop->records ? run->times + offset : NULL;
+          detail->waits = loop->records && s == 0 ? run->waits + run->first_wait[r] : NULL;
+          offset += stream->length;
+          if (stream->length > 0)
+            {
+              loop->n_streams_used++;
+              look_at (loop, loop->first_stream[r] + s);
+            }
+        }
+    }
+  for (guint i = 0; i < PSI_LOOP_AHEAD; i++)
+    loop->iterations[i] = (PsiIteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop->n_streams_used };
+}
+
+gboolean
+psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, gboolean no_record, GError **error)
+{
+  guint n_ranks = world->ranks->len;
+
+  loop->world = world;
+  loop->transfers = (const PsiTransfer *) (void *) world->transfers->data;
+  loop->records = !no_record;
+  if (!prepare_ports (loop, error))
+    return FALSE;
+  run->first_op = g_new0 (gsize, n_ranks + 1);
+  run->first_wait = g_new0 (gsize, n_ranks + 1);
+  loop->first_stream = g_new0 (guint32, n_ranks + 1);
+  for (guint r = 0; r < n_ranks; r++)
+    {
+      const PsiProgram *program = psi_world_rank (world, r)->program;
+
+      if (!check_slots (loop, r, error))
+        return FALSE;
+      loop->first_stream[r + 1] = loop->first_stream[r] + program->n_streams;
+      run->first_op[r + 1] = run->first_op[r] + psi_program_n_ops (program);
+      run->first_wait[r + 1] = run->first_wait[r] + program->streams[0]->len;
+    }
+  loop->n_streams = loop->first_stream[n_ranks];
+  if (loop->records)
+    {
+      run->times = g_new0 (PsiOpTimes, run->first_op[n_ranks] + 1);
+      run->waits = g_new0 (PsiOpWait, run->first_wait[n_ranks] + 1);
+    }
+  gsize bytes = MAX (loop->n_streams, 1) * sizeof (PsiStream);
+  loop->streams = aligned_alloc (sizeof (PsiStream), bytes);
+  g_assert (loop->streams != NULL);
+  memset (loop->streams, 0, bytes);
+  loop->details = g_new0 (PsiStreamDetail, MAX (loop->n_streams, 1));
+  loop->ready = g_new (guint32, MAX (loop->n_streams, 1));
+  loop->held = g_array_new (FALSE, FALSE, sizeof (guint32));
+  loop->queue = psi_queue_new ();
+  prepare_streams (loop, run);
+  return TRUE;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* The inner loop of a run: streams, ports, the clock. psi-run.c drives it from iteration to iteration. */
+#pragma once
+
+#include "psi-queue.h"
+#include "psi-run.h"
+
+#define PSI_LOOP_AHEAD 4 /* iterations under way at once: the slowest stream's and those that run ahead */
+
+/* A stream of a rank: one cache line, all that is touched when nothing is recorded. */
+typedef struct
+{
+  const PsiOp *ops;
+  const PsiDep *deps;     /* of its program */
+  const PsiPortId *ports; /* of its rank */
+  guint64 done;           /* ops finished since the start */
+  guint64 waiters;        /* streams of this rank that are BLOCKED on this one */
+  PsiTime free_ps;        /* end of its last op */
+  guint32 length;
+  guint32 position;  /* of the head op */
+  guint32 iteration; /* of the head op */
+  guint8 state, index;
+  guint8 is_ready; /* stands in `ready` */
+  guint8 is_plain; /* its rank starts at 0 and its work takes what it costs */
+} __attribute__ ((aligned (64))) PsiStream;
+
+/* The rest of a stream. */
+typedef struct
+{
+  guint64 need;      /* BLOCKED: `done` of another stream that lets it go */
+  PsiOpTimes *times; /* of its ops; NULL: not recorded */
+  PsiOpWait *waits;  /* stream 0 only */
+  PsiTime sent_ps;   /* since when its last op's bytes were moving, if it was a message; else PSI_TIME_MAX */
+  PsiTime start_ps;  /* head op, BUSY */
+  PsiOpWait wait;    /* head op */
+  guint32 rank;
+} PsiStreamDetail;
+
+typedef struct
+{
+  guint32 posted; /* partners waiting now */
+  guint32 n_members;
+  guint32 *heads;               /* [n_members] their streams */
+  PsiTime moving_ps;            /* of the partner that came last */
+  PsiTime alone_ps;             /* no other port uses its links: what the last transfer took, latency included */
+  PsiTransferId alone_transfer; /* that transfer */
+  gboolean is_alone;
+} PsiMeeting;
+
+/* How far an iteration lies after the one before, over all ops that have ended in it. */
+typedef struct
+{
+  PsiTime least_ps, most_ps;
+  guint32 left; /* streams that have not ended it */
+} PsiIteration;
+
+typedef struct
+{
+  PsiWorld *world;
+  const PsiTransfer *transfers;
+  PsiQueue *queue;
+  PsiStream *streams;
+  PsiStreamDetail *details;
+  guint32 *first_stream; /* [n_ranks + 1] */
+  PsiMeeting *meetings;  /* one for each port */
+  guint32 *heads;
+  PsiIteration iterations[PSI_LOOP_AHEAD];
+  guint32 n_streams, n_streams_used;
+  guint32 complete; /* iterations complete on all streams */
+  guint32 *ready;   /* ring of the streams to look at, each at most once */
+  guint32 ready_first, n_ready;
+  GArray *held;     /* streams too far ahead of the slowest */
+  PsiLinkUse *uses; /* room for one flow */
+  gboolean records;
+  guint64 n_events;
+} PsiLoop;
+
+/* Everything at the start; `run` gets its offsets and, unless no_record, room for times and waits. FALSE: a port lacks
+ * a partner. */
+gboolean psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, gboolean no_record, GError **error);
+void psi_loop_clear (PsiLoop *loop);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PsiLoop, psi_loop_clear)
+
+/* Run until `complete` has grown by one. FALSE: nothing can happen any more, or time is out of range. */
+gboolean psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps);
+/* An iteration has been taken note of: forget it, and look again at streams that were too far ahead. */
+void psi_loop_next (PsiLoop *loop);
+/* Who waits for what. (transfer full) */
+char *psi_loop_describe_waiting (const PsiLoop *loop);
