@@ -109,6 +109,32 @@ set_notes (PsiSettings *settings, const char *id, const char *notes, GError **er
   return TRUE;
 }
 
+/* Defaults of a framework that a column may overrule. */
+static const struct
+{
+  const char *framework;
+  PsiKeyId key;
+  const char *value;
+} defaults[] = {
+  { "zero-bubble", PSI_KEY_ATTENTION, "math" },       /* Megatron-LM of 2023: unfused without --use-flash-attn */
+  { "Megatron-LM fork", PSI_KEY_GRAD_DTYPE, "fp16" }, /* the forks' scripts train in fp16, gradients too */
+};
+
+static gboolean
+set_defaults (PsiSettings *settings, const char *id, const char *framework, GPtrArray *assumptions, GError **error)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (defaults); i++)
+    {
+      if (strstr (framework, defaults[i].framework) == NULL || psi_settings_has (settings, defaults[i].key))
+        continue;
+      if (!set (settings, id, defaults[i].key, defaults[i].value, error))
+        return FALSE;
+      g_ptr_array_add (assumptions, g_strdup_printf ("%s is not stated: %s, the default of %s",
+                                                     psi_keys[defaults[i].key].name, defaults[i].value, framework));
+    }
+  return TRUE;
+}
+
 PsiSettings *
 psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtrArray *assumptions, GError **error)
 {
@@ -133,7 +159,8 @@ psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtr
     }
   const char *notes = psi_run_cell (table, run, PSI_RUN_NOTES);
   if (!set_notes (settings, id, notes, error) ||
-      !set_framework (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), notes, assumptions, error))
+      !set_framework (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), notes, assumptions, error) ||
+      !set_defaults (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), assumptions, error))
     return NULL;
   for (guint i = 0; i < G_N_ELEMENTS (named_when_empty); i++)
     if (!psi_settings_has (settings, named_when_empty[i]))

@@ -30,6 +30,7 @@ typedef struct
   guint gpus;                    /* 0 until the schedule is known (shared placement of stages) */
   guint zero, shard_group;       /* shard_group: GPUs that share one sharded copy */
   const PsiScheduleKind *schedule;
+  PsiSchedule *file; /* the order, when the schedule is a file; owned */
   PsiUpdateRule update;
   PsiPlacement placement;
   gboolean cyclic, by_stage; /* by_stage: the model is cut over GPUs */

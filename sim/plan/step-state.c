@@ -56,6 +56,21 @@ product_workspace_bytes (const PsiStep *step)
   return 2 * handle_bytes + (architecture >= PSI_ARCHITECTURE_HOPPER ? 32 << 20 : 4 << 20);
 }
 
+/* Transformer Engine hands autograd an empty 16-bit gradient for each shape of weight when the product has added the
+ * real one into the fp32 sum (get_dummy_wgrad), and keeps them: one layer's matrices. Deterministic runs do not fuse
+ * that. */
+static gint64
+dummy_gradient_bytes (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiModel *model = psi_step_model (step);
+
+  if (!plan->memory->transformer_engine || plan->deterministic || model->is_uniform || model->n_blocks == 0)
+    return 0;
+  const PsiLayerKind *kind = psi_layer_kind (model, model->first_block);
+  return (kind->parameters - kind->expert_parameters) * plan->parameter_bytes_each;
+}
+
 /* Megatron keeps its lists of boundary tensors until the next step makes them anew: input and output of each model
  * part. */
 static gint64
@@ -76,7 +91,7 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
   guint shards = psi_step_group_size (step, PSI_DIMENSION_SHARD);
   gboolean travels = plan->cyclic && plan->zero == 3; /* states are not at rest anywhere */
 
-  rank->base[PSI_MEMORY_WORKSPACE] += product_workspace_bytes (step);
+  rank->base[PSI_MEMORY_WORKSPACE] += product_workspace_bytes (step) + dummy_gradient_bytes (step);
   rank->base[PSI_MEMORY_BOUNDARY] += boundary_bytes_kept (step, rank);
   for (guint c = 0; c < step->schedule->n_chunks; c++)
     {

@@ -381,8 +381,8 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   const PsiFrameworkMemory *memory = memory_of (lowering);
   gboolean fused = lowering->fused_loss && memory->fused_loss_bytes > 0, compiled = lowering->compile && !lowering->megatron;
   guint wide = width == 4 ? 2 : 0; /* fp32 logits are 2 bytes wider and need no fp32 copy of their own */
-  kept_bytes = chunk * (fused ? memory->fused_loss_bytes : compiled ? width : memory->loss_kept_bytes + wide);
-  loss_bytes = chunk * (fused ? memory->fused_loss_bytes : compiled ? 2 * width : memory->loss_peak_bytes);
+  kept_bytes = chunk * (fused ? memory->fused_loss_bytes : compiled ? memory->compiled_loss_bytes[0] : memory->loss_kept_bytes + wide);
+  loss_bytes = chunk * (fused ? memory->fused_loss_bytes : compiled ? memory->compiled_loss_bytes[1] : memory->loss_peak_bytes);
   gradient_bytes = chunk * width + matrix * width;
   psi_lower_save (&lower, kept_bytes);
 

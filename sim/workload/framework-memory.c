@@ -23,14 +23,17 @@
 
 static const PsiFrameworkMemory rows[] = {
   /* clang-format off */
-  { "megatron",           { 4, 2 }, 0, 0, FALSE, 6,  6, 5, 1, FALSE, 1, FALSE },
-  { "pytorch",            { 2, 2 }, 0, 0, FALSE, 8, 12, 0, 1, FALSE, 0, FALSE },
-  { "megatron-core",      { 4, 2 }, 0, 0, FALSE, 6,  6, 4, 1, TRUE, 1,  FALSE },
-  { "megatron-deepspeed", { 6, 2 }, 0, 0, FALSE, 6,  6, 5, 1, FALSE, 0, FALSE },
-  { "megatron-eager",     { 2, 2 }, 0, 0, FALSE, 6,  6, 5, 1, FALSE, 0, FALSE },
-  { "megatron-eager-rms", { 2, 2 }, 0, 0, FALSE, 6,  6, 5, 1, FALSE, 0, FALSE },
-  { "nanotron",           { 4, 4 }, 2, 2, FALSE, 8,  8, 0, 1, FALSE, 2, FALSE },
-  { "torchtune",          { 2, 2 }, 0, 0, TRUE,  8, 12, 0, 8, FALSE, 0, FALSE },
+  /*                        sums   own copy plain  loss   compiled  fused chunks TE    copies whole */
+  { "megatron",           { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 1, FALSE },
+  { "pytorch",            { 2, 2 }, 0, 0, FALSE, 8, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE },
+  { "megatron-core",      { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 4, 1, TRUE,  1, FALSE },
+  { "megatron-deepspeed", { 6, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 0, FALSE },
+  { "megatron-eager",     { 2, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 0, FALSE },
+  { "megatron-eager-rms", { 2, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 0, FALSE },
+  { "nanotron",           { 4, 4 }, 2, 2, FALSE, 8,  8, { 8,  8 }, 0, 1, FALSE, 2, FALSE },
+  { "torchtitan",         { 2, 2 }, 0, 0, FALSE, 8, 12, { 6, 10 }, 0, 1, FALSE, 0, FALSE },
+  { "torchtune",          { 2, 2 }, 0, 0, TRUE,  8, 12, { 2,  4 }, 0, 8, FALSE, 0, FALSE },
+  { "llm.c",              { 2, 2 }, 0, 0, FALSE, 2,  2, { 2,  2 }, 0, 1, FALSE, 0, FALSE },
   /* clang-format on */
 };
 

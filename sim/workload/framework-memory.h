@@ -13,6 +13,7 @@ typedef struct
   gboolean plain_optimizer;      /* moments in the parameters' format, no master copy */
   guint loss_kept_bytes;         /* of a logit of this GPU, from the forward to the backward of the loss */
   guint loss_peak_bytes;         /* at its worst instant */
+  guint compiled_loss_bytes[2];  /* kept and peak under torch.compile; PyTorch's only */
   guint fused_loss_bytes;        /* the same with the fused loss (0: no such thing) */
   guint loss_chunks;             /* default of the key */
   gboolean transformer_engine;   /* its products have a workspace of their own */

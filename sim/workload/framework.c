@@ -47,7 +47,11 @@ const PsiFramework psi_frameworks[] = {
     FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
   { "composer", "llm-foundry and Composer, 2023", "Composer|foundry",
     FALSE, EAGER, EAGER, EAGER, EAGER, 1, 1, FALSE, FALSE, TRUE, 0, FALSE },
-  { "pytorch", "PyTorch's own modules", "FSDP|torchtune|HF|PyTorch",
+  { "torchtune", "torchtune and Hugging Face recipes that train in pure bf16", "torchtune|HF",
+    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
+  { "llm.c", "llm.c, hand-written CUDA", "llm.c",
+    FALSE, FUSED, FUSED, FUSED, FUSED, 0.2, 3, FALSE, FALSE, FALSE, 0, FALSE },
+  { "pytorch", "PyTorch's own modules", "FSDP|PyTorch",
     FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
   { NULL }
   /* clang-format on */
