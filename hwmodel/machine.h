@@ -71,6 +71,9 @@ typedef struct
   double gemm_tail;            /* share of the idle SMs of the last wave that is really lost, 0 to 1 */
   double gemm_unaligned;       /* batched products with N or K not a multiple of 8: share of the fp32 rate */
 
+  double training_clock; /* clock in a training step, at the power limit, relative to that of the kernels above when
+                          * they were measured one by one; a matrix kernel in a step takes its time divided by this */
+
   /* Fused attention, causal FLOPs counted as half, head dimension 128. */
   double attention_efficiency_forward, attention_efficiency_backward; /* share of peak of long sequences */
   guint attention_ramp_forward, attention_ramp_backward;   /* sequence length at which half of it is reached */
@@ -91,10 +94,11 @@ typedef struct
 
 typedef struct
 {
-  char *name;        /* "a100-sxm-80": the preset or file stem */
-  char *description; /* one line */
-  char *kind;        /* measured | published | datasheet */
-  gboolean ideal;    /* links take no time, memory without end */
+  char *name;                 /* "a100-sxm-80": the preset or file stem */
+  char *description;          /* one line */
+  char *kind;                 /* measured | published | datasheet */
+  double band_low, band_high; /* four of five measured steps take between these times the predicted time; 0: unknown */
+  gboolean ideal;             /* links take no time, memory without end */
   PsiGpu gpu;
   PsiHost host;
   guint gpus_per_node;

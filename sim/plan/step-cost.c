@@ -7,7 +7,8 @@
  * whole pass of a layer does the slower of the two decide (small models become launch-bound). What the GPU waits for
  * its host is spread over the pass by calls. A collective costs the host COLLECTIVE_CALLS kernels: output tensor, work
  * object, two events and two waits between streams (ProcessGroupNCCL), about 60 us, in every framework the same. Kernel
- * times come from hwmodel. Kernels of FIXED time launch nothing.
+ * times come from hwmodel, those of matrix products and attention at the clock of a GPU in training. Kernels of FIXED
+ * time launch nothing.
  *
  * Limits: the group is taken as neighbouring GPUs here; the time on links comes from the run. */
 #include "step.h"
@@ -31,7 +32,11 @@ work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kin
     {
       const PsiKernel *kernel = &g_array_index (kind->kernels, PsiKernel, i);
 
-      work.gpu_s += psi_gpu_kernel_s (&machine->gpu, kernel);
+      double kernel_s = psi_gpu_kernel_s (&machine->gpu, kernel);
+
+      if (kernel->kind == PSI_KERNEL_GEMM || kernel->kind == PSI_KERNEL_ATTENTION)
+        kernel_s /= machine->gpu.training_clock;
+      work.gpu_s += kernel_s;
       if (kernel->kind != PSI_KERNEL_FIXED)
         work.host_s += (double) kernel->launches * issue_s;
       if (ret_flops != NULL)
