@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include "nearest.h"
+#include "plan-file.h"
 
 #include <string.h>
 
@@ -116,11 +117,7 @@ choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error)
     schedule = written (s, PSI_KEY_PP) > 1 ? "1f1b" : "none";
   plan->schedule = psi_schedule_kind_find (schedule);
   if (plan->schedule == NULL)
-    {
-      g_autofree char *text = g_strdup_printf ("schedule '%s' is not in this version", schedule);
-
-      return refuse (error, PSI_PLAN_ERROR_LATER, psi_settings_where (s, PSI_KEY_SCHEDULE), "%s", text);
-    }
+    return psi_plan_choose_file (plan, s, error);
   plan->cyclic = plan->schedule == &psi_schedule_cyclic;
   plan->update = (PsiUpdateRule) index_of (
       psi_update_names,
@@ -141,6 +138,9 @@ choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error)
 static gboolean
 resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source, GError **error)
 {
+  if (plan->file != NULL)
+    return psi_plan_file_degrees (plan, s, error);
+
   const PsiNamedPlan *named = plan->named;
   guint gpus = written (s, PSI_KEY_GPUS), stages = written (s, PSI_KEY_STAGES);
   guint dp = written (s, PSI_KEY_DP), tp = written (s, PSI_KEY_TP), pp = written (s, PSI_KEY_PP);
@@ -322,7 +322,9 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
       assume (plan, "gradients are weighted by the samples of each worker, n_k / n; a plain mean would be wrong");
       return TRUE;
     }
-  if (several == 0 && global == 0)
+  if (plan->file != NULL)
+    several = plan->micro_batches;
+  else if (several == 0 && global == 0)
     several =
         plan->keeps_all || plan->cyclic                                        ? 1
         : plan->named != NULL && plan->named->dp_is_n && !plan->named->pp_is_k ? 1
@@ -523,6 +525,7 @@ psi_plan_free (PsiPlan *plan)
   if (plan == NULL)
     return;
   g_ptr_array_unref (plan->assumptions);
+  psi_schedule_free (plan->file);
   g_free (plan);
 }
 

@@ -69,6 +69,7 @@ typedef struct
   gint64 *left;        /* [part * n_steps + step] weight halves that are not done */
   gint64 *ready_ps;    /* the same: end of the latest */
   gint32 *owner;       /* [part] a rank that updates it */
+  guint current;       /* the op whose needs are looked at, on its rank */
 } Check;
 
 /* What an op waits for, for messages. */
@@ -265,6 +266,9 @@ have (const Check *c, guint rank, gint64 micro_batch, guint part, guint slot, gi
   const Slot *at = slot_of (c, rank, micro_batch, part, slot);
 
   *ret_need = (Need){ (guint) at->rank, at->position };
+  /* Of two overlapped ops the second may need the first: its layers follow those of the first. */
+  if ((guint) at->rank == rank && at->position >= c->ranks[rank].position && at->position < c->current)
+    return TRUE;
   if (at->end_ps < 0)
     return FALSE;
   *time_ps = MAX (*time_ps, at->end_ps + ((guint) at->rank != rank ? c->times->transfer_ps : 0));
@@ -405,6 +409,7 @@ run_group (Check *c, guint rank, Need *ret_need)
     {
       const Op *op = &g_array_index (row->ops, Op, end);
 
+      c->current = end;
       if (!is_ready (c, rank, op, &start_ps, ret_need))
         return FALSE;
       length_ps += duration_ps (c, op);

@@ -139,7 +139,8 @@ write_turns (GString *text, const PsiSchedule *schedule, guint part, guint gpu, 
 
   for (guint i = gpu; i < (round + 1) * steps * n; i += schedule->pool[part])
     {
-      gboolean stale = schedule->stale[i % n * schedule->n_parts + part], written = i >= round * steps * n;
+      guint stale = schedule->stale[i % n * schedule->n_parts + part];
+      gboolean written = i >= round * steps * n;
 
       for (; updates < i / n - MIN (stale, i / n); updates++)
         if (written)

@@ -48,6 +48,36 @@ psi_schedule_new (guint n_ranks, guint n_chunks, gint64 micro_batches)
   return schedule;
 }
 
+static GArray **
+copy_lists (GArray **lists, guint n)
+{
+  GArray **copies = g_new (GArray *, n);
+
+  for (guint r = 0; r < n; r++)
+    {
+      copies[r] = g_array_sized_new (FALSE, FALSE, sizeof (PsiToken), lists[r]->len);
+      g_array_append_vals (copies[r], lists[r]->data, lists[r]->len);
+    }
+  return copies;
+}
+
+PsiSchedule *
+psi_schedule_copy (const PsiSchedule *schedule)
+{
+  PsiSchedule *copy = g_new (PsiSchedule, 1);
+
+  g_assert (schedule->n_workers == 0);
+  *copy = *schedule;
+  copy->parts = g_memdup2 (schedule->parts, schedule->n_ranks * schedule->n_chunks * sizeof *schedule->parts);
+  copy->lists = copy_lists (schedule->lists, schedule->n_ranks);
+  copy->once = schedule->once != NULL ? copy_lists (schedule->once, schedule->n_ranks) : NULL;
+  copy->waits = schedule->waits != NULL ? g_array_copy (schedule->waits) : NULL;
+  copy->places = NULL;
+  if (schedule->places != NULL)
+    psi_schedule_find_places (copy);
+  return copy;
+}
+
 void
 psi_schedule_free (PsiSchedule *schedule)
 {

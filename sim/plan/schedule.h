@@ -74,6 +74,7 @@ typedef struct
   guint *pool; /* [part] GPUs that share the part's work, NULL unless workers share GPUs of a stage */
 } PsiSchedule;
 
+PsiSchedule *psi_schedule_copy (const PsiSchedule *schedule); /* of one without workers. (transfer full) */
 PsiSchedule *psi_schedule_new (guint n_ranks, guint n_chunks, gint64 micro_batches);
 void psi_schedule_free (PsiSchedule *schedule);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiSchedule, psi_schedule_free)

@@ -288,7 +288,8 @@ psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollecti
   g_autofree char *key =
       dimension == PSI_DIMENSION_ALL
           ? g_strdup_printf ("all/%u", stream)
-          : g_strdup_printf ("group/%u/%u/%u/%u/%u/%u", dimension, stream, rank->list,
+          : g_strdup_printf ("group/%u/%u/%u/%u/%u/%u", dimension, stream,
+                             over_data && psi_step_lists_are_workers (step) ? 0 : rank->list,
                              full && dimension != PSI_DIMENSION_TP ? rank->tp_index : 0,
                              full && dimension != PSI_DIMENSION_CP && !over_data ? rank->cp_index : 0,
                              !over_data                             ? rank->dp_index

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "step.h"
 
+#include "plan-file.h"
+
 #include <string.h>
 
 /* Times of each part, forward and backward, from its layers. */
@@ -48,6 +50,8 @@ psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const Psi
       /* Without a pipeline a rank holds the whole model: its stages are the layers of its one part. */
       order.ranks = order.chunks = 1;
     }
+  if (plan->file != NULL)
+    return plan->cyclic ? psi_plan_cyclic_from_file (plan, &order, error) : psi_schedule_copy (plan->file);
   return plan->schedule->build (&order, error);
 }
 
@@ -60,7 +64,7 @@ count_classes (PsiStep *step)
 {
   const PsiPlan *plan = step->plan;
 
-  if (plan->cyclic || plan->keeps_all)
+  if (plan->cyclic || plan->keeps_all || psi_step_lists_are_workers (step))
     return 1;
   if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
       (step->gpus <= MOST_UNLIKE_GPUS && !psi_step_replicas_alike (step)))
@@ -101,9 +105,10 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
   const PsiPlan *plan = step->plan;
   const PsiSchedule *schedule = step->schedule;
   PsiStepRank *rank = &step->ranks[list * step->n_classes + class];
-  guint replicas = plan->cyclic || plan->keeps_all ? plan->tp * plan->cp : plan->dp * plan->tp * plan->cp;
+  gboolean workers = psi_step_lists_are_workers (step);
+  guint replicas = plan->cyclic || plan->keeps_all || workers ? plan->tp * plan->cp : plan->dp * plan->tp * plan->cp;
   guint data_classes = step->n_classes;
-  gboolean full = step->n_classes > plan->dp;
+  gboolean full = step->n_classes > plan->dp && !workers;
   gsize n_tokens = (gsize) (schedule->n_chunks * schedule->micro_batches);
   guint n_layers = psi_step_model (step)->layers->len;
   gboolean boundaries = plan->pp > 1 || plan->by_stage;
@@ -118,7 +123,7 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
     }
   else
     rank->dp_index = class;
-  if (plan->cyclic && !plan->by_stage && plan->placement == PSI_PLACEMENT_SEPARATE)
+  if (workers || (plan->cyclic && !plan->by_stage && plan->placement == PSI_PLACEMENT_SEPARATE))
     rank->dp_index = list;
   rank->is_root = plan->parameter_server && class == 0;
   rank->count = plan->parameter_server && step->n_classes == 2 && plan->dp > 2
@@ -268,7 +273,7 @@ psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSour
       cost[l] = layer->flops[PSI_PASS_FORWARD] + layer->flops[PSI_PASS_BACKWARD_INPUT] +
                 layer->flops[PSI_PASS_BACKWARD_WEIGHT];
     }
-  gboolean whole = plan->pp == 1 && !plan->cyclic;
+  gboolean whole = plan->pp == 1 && !plan->cyclic && (plan->file == NULL || plan->file->n_parts == 1);
   if (whole)
     {
       /* One part that holds every layer. */

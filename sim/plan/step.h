@@ -173,6 +173,13 @@ psi_token_index (const PsiStep *step, guint chunk, gint64 micro_batch)
   return (gsize) (chunk * step->schedule->micro_batches + micro_batch);
 }
 
+/* Does every list belong to a replica of its own (a file of data-parallel ranks)? */
+static inline gboolean
+psi_step_lists_are_workers (const PsiStep *step)
+{
+  return step->schedule->whole && step->schedule->n_ranks > 1 && step->schedule->n_workers == 0;
+}
+
 /* step-cost.c */
 PsiShapeCost *psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
                                   const PsiSettings *settings, gint64 micro_batch, GError **error);
