@@ -95,6 +95,7 @@ build (const PsiScheduleShape *shape, GError **error)
       schedule->parts[c * n_ranks + r] = !shape->by_stage ? c : shared_stages ? r / n : r;
   schedule->n_workers = n;
   schedule->worker_micro_batches = m;
+  schedule->one_worker = shared_stages || (n_ranks == n && !shape->by_stage);
   schedule->spacing_ps = spacing / n;
   schedule->stale = g_new0 (guint8, n * k);
   schedule->first_use_ps = g_new0 (gint64, n * k);

@@ -64,6 +64,7 @@ typedef struct
   /* Cyclic schedules only; n_workers 0 otherwise. */
   guint n_workers;
   gint64 worker_micro_batches;
+  gboolean one_worker;  /* every rank works for one worker only */
   gint64 spacing_ps;    /* worker i begins i * spacing after worker 0 */
   guint spacing_token;  /* token of worker i - 1 whose end is the first not before that (one rank per worker) */
   guint8 *stale;        /* [worker * n_parts + part]: 1 = uses the previous step's parameters */

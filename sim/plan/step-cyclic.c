@@ -289,14 +289,16 @@ add_hop (GPtrArray *hops, PsiStepRank *from, PsiStepRank *to, guint what, guint 
   return hop;
 }
 
-/* Partial sums of one part: each worker's backward, then the sum of those before it, then on to the next. */
-static void
+/* Partial sums of one part: each worker's backward, then the sum of those before it, then on to the next. Returns the
+ * last hop, which brings the sum of all before it to the last worker. */
+static const Hop *
 gradient_hops (PsiStep *step, guint part, GPtrArray *hops)
 {
   const PsiSchedule *s = step->schedule;
   guint n = s->n_workers, chunk = chunk_of (step, part);
   guint first = s->pool != NULL ? n - MIN (s->pool[part], n) : 0;
   gint64 gradient_bytes, parameter_bytes;
+  const Hop *before = NULL;
 
   part_elements (step, rank_of (step, 0, part), part, &gradient_bytes, &parameter_bytes);
   for (guint i = first; i + 1 < n; i++)
@@ -308,6 +310,8 @@ gradient_hops (PsiStep *step, guint part, GPtrArray *hops)
       hop->send_time_ps = backward_end (step, i, part) - start_of (step, i);
       hop->receive_time_ps = backward_end (step, i, part) - start_of (step, i + 1);
       hop->takes_memory = step->plan->zero == 3;
+      hop->after_hop = before; /* a sum goes on together with what came in */
+      before = hop;
       /* The next hop, or the update, needs this sum and the worker's own gradients. */
       if (i + 2 == n && (step->plan->zero != 3 || owner_of (step, part) == n - 1))
         {
@@ -315,11 +319,12 @@ gradient_hops (PsiStep *step, guint part, GPtrArray *hops)
           hop->before_distance = step->plan->zero == 3 ? 1 : 0; /* an owner updates at the start of the next step */
         }
     }
+  return before;
 }
 
 /* The copy of a part passes from use to use, born at the owner's update (cdp-zero). */
 static void
-travelling_hops (PsiStep *step, guint part, GPtrArray *hops)
+travelling_hops (PsiStep *step, guint part, const Hop *sum, GPtrArray *hops)
 {
   const PsiSchedule *s = step->schedule;
   guint n = s->n_workers, chunk = chunk_of (step, part), owner = owner_of (step, part);
@@ -333,6 +338,7 @@ travelling_hops (PsiStep *step, guint part, GPtrArray *hops)
       Hop *hop = add_hop (hops, last, home, HOP_OWNER, part, gradient_bytes, PSI_TRAFFIC_GRADIENTS);
 
       hop->after_from = last->backward_last[last_index (step, n - 1, chunk)];
+      hop->after_hop = sum;
       hop->before = home->update[part];
       hop->skip_receive = 1; /* the owner updates in the step after */
       hop->send_time_ps = backward_end (step, n - 1, part) - start_of (step, n - 1);
@@ -486,24 +492,23 @@ psi_step_cyclic_messages (PsiStep *step)
     return; /* one GPU, or one for each stage: everything is there already */
   for (guint part = 0; part < s->n_parts; part++)
     {
-      gradient_hops (step, part, hops);
+      const Hop *sum = gradient_hops (step, part, hops);
+
       if (travels)
-        travelling_hops (step, part, hops);
+        travelling_hops (step, part, sum, hops);
       else
         version_hops (step, part, hops);
       if (s->pool != NULL)
         turn_hops (step, part, hops);
     }
-  g_autofree PsiOpId *received = g_new (PsiOpId, hops->len + 1);
-  g_autoptr (GPtrArray) order = g_ptr_array_new ();
-  for (guint i = 0; i < hops->len; i++)
-    g_ptr_array_add (order, g_ptr_array_index (hops, i));
+  g_autoptr (GPtrArray) order = g_ptr_array_copy (hops, NULL, NULL);
+  g_ptr_array_set_free_func (order, NULL);
   g_ptr_array_sort (order, compare_receives);
-  g_autoptr (GHashTable) arrived = g_hash_table_new (NULL, NULL);
   for (guint i = 0; i < order->len; i++)
     {
-      write_hop (step, g_ptr_array_index (order, i), FALSE, &received[i]);
-      g_hash_table_insert (arrived, g_ptr_array_index (order, i), GUINT_TO_POINTER (received[i]));
+      Hop *hop = g_ptr_array_index (order, i);
+
+      write_hop (step, hop, FALSE, &hop->received);
     }
   g_ptr_array_sort (order, compare_sends);
   for (guint i = 0; i < order->len; i++)
@@ -513,15 +518,6 @@ psi_step_cyclic_messages (PsiStep *step)
 
       write_hop (step, hop, TRUE, &op);
       if (hop->after_hop != NULL)
-        psi_program_after (hop->from->program, op, GPOINTER_TO_UINT (g_hash_table_lookup (arrived, hop->after_hop)),
-                           hop->after_hop->before_distance);
-      /* A sum goes on together with what came in; so it does from the last worker to the owner. */
-      for (guint j = 0; j < hops->len && hop->traffic == PSI_TRAFFIC_GRADIENTS && hop->what != HOP_TURN; j++)
-        {
-          const Hop *before = g_ptr_array_index (hops, j);
-
-          if (before->what == HOP_GRADIENT && before->to == hop->from && before->part == hop->part)
-            psi_program_after (hop->from->program, op, GPOINTER_TO_UINT (g_hash_table_lookup (arrived, before)), 0);
-        }
+        psi_program_after (hop->from->program, op, hop->after_hop->received, hop->after_hop->before_distance);
     }
 }

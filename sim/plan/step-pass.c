@@ -416,7 +416,6 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   visit_edges (step, rank, token, FALSE, send_forward, &edge);
   rank->forward_first[index] = edge.ops.first;
   rank->forward_last[index] = edge.ops.last;
-  rank->forward_shift[index] = token->shift;
   g_array_append_val (rank->marks, edge.ops.last);
 }
 
@@ -500,7 +499,6 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   if (input_half || rank->backward_first[index] == PSI_OP_NONE)
     rank->backward_first[index] = edge.ops.first;
   rank->backward_last[index] = edge.ops.last;
-  rank->backward_shift[index] = token->shift;
   g_array_append_val (rank->marks, edge.ops.last);
 }
 

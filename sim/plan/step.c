@@ -109,7 +109,7 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
   guint replicas = plan->cyclic || plan->keeps_all || workers ? plan->tp * plan->cp : plan->dp * plan->tp * plan->cp;
   guint data_classes = step->n_classes;
   gboolean full = step->n_classes > plan->dp && !workers;
-  gsize n_tokens = (gsize) (schedule->n_chunks * schedule->micro_batches);
+  gsize n_tokens = psi_token_index (step, schedule->n_chunks, 0);
   guint n_layers = psi_step_model (step)->layers->len;
   gboolean boundaries = plan->pp > 1 || plan->by_stage;
 
@@ -155,8 +155,6 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
   rank->forward_last = new_ops (n_tokens);
   rank->backward_first = new_ops (n_tokens);
   rank->backward_last = new_ops (n_tokens);
-  rank->forward_shift = g_new0 (guint8, n_tokens);
-  rank->backward_shift = g_new0 (guint8, n_tokens);
   rank->marks = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
   rank->sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
   rank->receives = g_array_new (FALSE, FALSE, sizeof (PsiGate));
@@ -316,8 +314,6 @@ psi_step_free (PsiStep *step)
       g_free (rank->forward_last);
       g_free (rank->backward_first);
       g_free (rank->backward_last);
-      g_free (rank->forward_shift);
-      g_free (rank->backward_shift);
       g_clear_pointer (&rank->marks, g_array_unref);
       g_clear_pointer (&rank->receives, g_array_unref);
       g_clear_pointer (&rank->uses, g_array_unref);

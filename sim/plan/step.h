@@ -105,9 +105,8 @@ typedef struct
   PsiLinkId links[4];
   gint64 base[PSI_MAX_CLASSES]; /* bytes that are always there, by PsiMemoryClass */
 
-  /* Filled while tokens are walked; indexed [chunk * micro_batches + micro_batch]. */
+  /* Filled while tokens are walked; by psi_token_index(). */
   PsiOpId *forward_first, *forward_last, *backward_first, *backward_last;
-  guint8 *forward_shift, *backward_shift;
   GArray *marks;      /* of PsiOpId: last op of each token, in list order */
   GArray *sends;      /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
   GArray *receives;   /* of PsiGate: boundary receives, gated by an earlier token */
@@ -167,10 +166,14 @@ psi_layer_kind (const PsiModel *model, guint layer)
 {
   return psi_model_kind (model, g_array_index (model->layers, PsiLayer, layer).kind);
 }
+/* Where a rank keeps what it knows about a token of a cyclic list. */
 static inline gsize
 psi_token_index (const PsiStep *step, guint chunk, gint64 micro_batch)
 {
-  return (gsize) (chunk * step->schedule->micro_batches + micro_batch);
+  const PsiSchedule *schedule = step->schedule;
+  gint64 own = schedule->one_worker ? schedule->worker_micro_batches : schedule->micro_batches;
+
+  return (gsize) (chunk * own + micro_batch % own);
 }
 
 /* Does every list belong to a replica of its own (a file of data-parallel ranks)? */
