@@ -18,6 +18,7 @@ import tap
 LAYERS = ["engine", "traces", "hwmodel", "sim/settings", "sim/workload", "sim/plan", "sim", "sim/cli"]
 LINES_MAX = 600
 SCHEDULE_LINES_MAX = 150
+READERS = {f"sim/plan/schedule-{name}.c" for name in ("check", "parse", "text")}  # of schedule files; no schedules
 CODE = (".c", ".h", ".cu", ".cuh")
 LICENSED = CODE + (".py", ".sh", ".gp", "meson.build", "meson_options.txt", "bootstrap", ".ci/run")
 NO_MARKS = CODE + (".py", ".sh", ".gp", ".md", "meson.build", "meson_options.txt", "bootstrap", ".ci/run")
@@ -80,6 +81,8 @@ def check_names(texts):
     seen = {}
     for path in texts:
         name = os.path.basename(path)
+        if path.startswith("tests/frozen/"):
+            continue  # copies on purpose
         if name not in SHARED_NAMES and name in seen:
             yield f"{path}: the same file name as {seen[name]}"
         seen.setdefault(name, path)
@@ -95,7 +98,8 @@ def check_lengths(texts):
 def check_schedules(texts):
     for path, text in texts.items():
         lines = text.count("\n")
-        if re.fullmatch(r"sim/plan/schedule-[^/]*\.c", path) and lines > SCHEDULE_LINES_MAX:
+        if (re.fullmatch(r"sim/plan/schedule-[^/]*\.c", path) and path not in READERS
+                and lines > SCHEDULE_LINES_MAX):
             yield f"{path}: {lines} lines, a schedule has at most {SCHEDULE_LINES_MAX}"
 
 
