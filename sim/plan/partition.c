@@ -53,6 +53,31 @@ cut_by_cost (const double *cost, guint n_layers, guint n_parts, guint *first)
   first[n_parts] = n_layers;
 }
 
+/* nanotron (parallel/pipeline_parallel, get_block_compute_costs): walking the layers, a part ends with the layer at which
+ * the sum of costs exceeds its share of the total. Cost: elements of the matrices; the embedding costs nothing. Every part
+ * gets at least one layer here. */
+static void
+cut_past_share (const PsiModel *model, guint n_parts, guint *first)
+{
+  guint n_layers = model->layers->len, part = 0;
+  g_autofree double *sums = g_new (double, n_layers);
+  double sum = 0;
+
+  for (guint l = 0; l < n_layers; l++)
+    {
+      const PsiLayerKind *kind = psi_model_kind (model, g_array_index (model->layers, PsiLayer, l).kind);
+
+      if (l >= model->first_block)
+        sum += (double) (l == n_layers - 1 && model->tied_parameters > 0 ? model->tied_parameters : kind->parameters);
+      sums[l] = sum;
+    }
+  first[0] = 0;
+  for (guint l = 0; l + 1 < n_layers && part + 1 < n_parts; l++)
+    if (sums[l] > sum * (part + 1) / n_parts || n_layers - l - 1 == n_parts - part - 1)
+      first[++part] = l + 1;
+  first[n_parts] = n_layers;
+}
+
 static gboolean
 cut_by_list (const PsiModel *model, guint n_parts, const PsiSettings *settings, guint *first, GError **error)
 {
@@ -125,12 +150,18 @@ psi_partition_cut (const PsiModel *model, guint n_parts, const PsiSettings *sett
         }
     }
   else
-    rule = even ? "layers" : even_ends ? "layers+2" : "flops";
+    {
+      const PsiFramework *framework = psi_framework_find (psi_settings_text (settings, PSI_KEY_FRAMEWORK));
+
+      rule = framework->cut_past_share ? "nanotron" : even ? "layers" : even_ends ? "layers+2" : "flops";
+    }
 
   if (strcmp (rule, "layers") == 0)
     cut_evenly (model->first_block, blocks, n_layers, n_parts, first);
   else if (strcmp (rule, "layers+2") == 0)
     cut_evenly (0, n_layers, n_layers, n_parts, first);
+  else if (strcmp (rule, "nanotron") == 0)
+    cut_past_share (model, n_parts, first);
   else if (strcmp (rule, "list") == 0)
     {
       if (!cut_by_list (model, n_parts, settings, first, error))

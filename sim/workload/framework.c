@@ -40,7 +40,7 @@ const PsiFramework psi_frameworks[] = {
   { "megatron-eager", "Megatron's layout, PyTorch's operators", "Aleph",
     TRUE, EAGER, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, TRUE },
   { "nanotron", "nanotron of Hugging Face", "nanotron",
-    TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9, TRUE },
+    TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9, TRUE, .cut_past_share = TRUE },
   { "megatron", "Megatron-LM", "Megatron|megatron",
     TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE, 0, TRUE },
   { "torchtitan", "torchtitan, FSDP2", "torchtitan",
