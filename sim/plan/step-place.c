@@ -164,22 +164,51 @@ slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, gboolean outward, gb
   return ports->len - 1;
 }
 
-/* A transfer whose links carry intra and inter bytes. Equal transfers are shared. */
+/* What transfers are told apart by; made of zeroes first, so that all bytes count. */
+typedef struct
+{
+  PsiTransfer transfer;
+  PsiTransferInfo info;
+} TransferKey;
+
+guint
+psi_step_transfer_hash (gconstpointer key)
+{
+  const guint32 *words = key;
+  guint hash = 0;
+
+  for (gsize i = 0; i < sizeof (TransferKey) / sizeof *words; i++)
+    hash = (hash ^ words[i]) * 0x9e3779b1u;
+  return hash ^ hash >> 15;
+}
+
+gboolean
+psi_step_transfer_equal (gconstpointer a, gconstpointer b)
+{
+  return memcmp (a, b, sizeof (TransferKey)) == 0;
+}
+
+/* A transfer whose links carry intra and inter bytes. Equal transfers are one. */
 static PsiTransferId
 transfer_for (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInfo *info)
 {
   gint64 bytes = MAX (cost->intra_bytes, cost->inter_bytes);
-  PsiTransfer transfer = { .bytes = step->machine->ideal ? 0 : bytes,
-                           .latency_ps = cost->latency_ps,
-                           .cap_bytes_per_s = HUGE_VAL,
-                           .hops = cost->steps };
+  TransferKey key;
+  PsiTransfer *transfer = &key.transfer;
+  gpointer found;
   double slowest_s = 0;
 
+  memset (&key, 0, sizeof key);
+  memcpy (&key.info, info, sizeof *info);
+  transfer->bytes = step->machine->ideal ? 0 : bytes;
+  transfer->latency_ps = cost->latency_ps;
+  transfer->cap_bytes_per_s = HUGE_VAL;
+  transfer->hops = cost->steps;
   if (bytes > 0 && !step->machine->ideal)
     {
-      transfer.weights[PSI_TIER_INTRA_OUT] = transfer.weights[PSI_TIER_INTRA_IN] =
+      transfer->weights[PSI_TIER_INTRA_OUT] = transfer->weights[PSI_TIER_INTRA_IN] =
           (double) cost->intra_bytes / (double) bytes;
-      transfer.weights[PSI_TIER_INTER_OUT] = transfer.weights[PSI_TIER_INTER_IN] =
+      transfer->weights[PSI_TIER_INTER_OUT] = transfer->weights[PSI_TIER_INTER_IN] =
           (double) cost->inter_bytes / (double) bytes;
       /* Alone it goes as fast as its algorithm and protocol allow, which may be less than the links could carry. */
       if (cost->intra_bytes > 0)
@@ -187,23 +216,19 @@ transfer_for (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInf
       if (cost->inter_bytes > 0)
         slowest_s = MAX (slowest_s, (double) cost->inter_bytes / cost->inter_bytes_per_s);
       if (slowest_s > 0)
-        transfer.cap_bytes_per_s = (double) bytes / slowest_s;
+        transfer->cap_bytes_per_s = (double) bytes / slowest_s;
       if (strcmp (psi_settings_text (step->settings, PSI_KEY_DETAIL), "closed") == 0)
         {
-          transfer.latency_ps = psi_collective_time_ps (cost);
-          transfer.bytes = 0;
+          transfer->latency_ps = psi_collective_time_ps (cost);
+          transfer->bytes = 0;
         }
     }
-  for (guint i = step->infos->len; i > 0 && i + 64 > step->infos->len; i--)
-    {
-      const PsiTransferInfo *other = &g_array_index (step->infos, PsiTransferInfo, i - 1);
-
-      if (memcmp (other, info, sizeof *info) == 0 &&
-          memcmp (&g_array_index (step->world->transfers, PsiTransfer, i - 1), &transfer, sizeof transfer) == 0)
-        return i - 1;
-    }
+  if (g_hash_table_lookup_extended (step->transfers, &key, NULL, &found))
+    return GPOINTER_TO_UINT (found);
   g_array_append_vals (step->infos, info, 1);
-  return psi_world_add_transfer (step->world, &transfer);
+  PsiTransferId id = psi_world_add_transfer (step->world, transfer);
+  g_hash_table_insert (step->transfers, g_memdup2 (&key, sizeof key), GUINT_TO_POINTER (id));
+  return id;
 }
 
 static PsiTransferInfo
@@ -218,14 +243,26 @@ make_info (PsiTraffic traffic, gint64 sent_bytes, guint hops)
   return info;
 }
 
-/* ---- Calls made before: a step repeats the same few collectives and messages thousands of times ---- */
+/* ---- Calls: what an op says to the engine, found once for each kind of call of a rank ---- */
 
+typedef enum
+{
+  CALL_COLLECTIVE,
+  CALL_COPIES,
+  CALL_SERVER,
+  CALL_SEND,
+  CALL_RECEIVE
+} CallKind;
+
+/* The same key means the same call for every rank of a list: groups and partners follow from the rank's place. */
 typedef struct
 {
   gint64 bytes;
-  guint32 stream, what, index; /* collective: op, dimension; message: what, index */
-  guint32 other;               /* collective: none; message: the other rank, its direction in the lowest bit */
-  guint32 traffic, unused;
+  guint32 kind, stream;
+  guint32 what;  /* collective, copies: op; server: outward; message: what */
+  guint32 index; /* collective: dimension; copies: part; message: index */
+  guint32 other; /* message: list of the other rank, of the same class */
+  guint32 traffic;
 } CallKey;
 
 typedef struct
@@ -235,49 +272,25 @@ typedef struct
   PsiTransferId transfer;
 } Call;
 
-#define NO_RANK G_MAXUINT32
-
-static const Call *
-find_call (const PsiStepRank *rank, const CallKey *key)
+/* Where a call of a rank leads. */
+typedef struct
 {
-  for (guint i = 0; rank->calls != NULL && i < rank->calls->len; i++)
-    {
-      const Call *call = &g_array_index (rank->calls, Call, i);
+  PsiPortId port;
+  PsiTransferId transfer;
+  gboolean outward, inward; /* which of its links the rank puts into the port's path */
+} Target;
 
-      if (memcmp (&call->key, key, sizeof *key) == 0)
-        return call;
-    }
-  return NULL;
-}
-
-static const Call *
-remember_call (PsiStepRank *rank, const CallKey *key, guint slot, PsiTransferId transfer)
+static gboolean
+collective_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
 {
-  Call call = { .key = *key, .slot = slot, .transfer = transfer };
-
-  if (rank->calls == NULL)
-    rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
-  g_array_append_val (rank->calls, call);
-  return &g_array_index (rank->calls, Call, rank->calls->len - 1);
-}
-
-PsiOpId
-psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension,
-                     gint64 bytes, PsiTraffic traffic)
-{
-  const CallKey call_key = { bytes, stream, op, dimension, NO_RANK, traffic, 0 };
-  const Call *call = find_call (rank, &call_key);
-
-  if (call != NULL)
-    return psi_program_message (rank->program, stream, PSI_OP_COLLECTIVE, call->slot, call->transfer,
-                                PSI_TAG_TRAFFIC + traffic);
+  PsiDimension dimension = call->index;
   PsiGroupShape shape = dimension_shape (step, dimension);
   PsiCollectiveCost cost;
 
-  if (shape.n_ranks <= 1 || bytes <= 0)
-    return PSI_OP_NONE;
-  psi_collective_cost (step->machine, op, bytes, &shape, &cost);
-  PsiTransferInfo info = make_info (traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
+  if (shape.n_ranks <= 1 || call->bytes <= 0)
+    return FALSE;
+  psi_collective_cost (step->machine, call->what, call->bytes, &shape, &cost);
+  PsiTransferInfo info = make_info (call->traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
   /* Ranks that are simulated one by one meet in a communicator of their group and stream; a class meets itself. */
   gboolean full = step->n_classes > step->plan->dp;
   gboolean over_data = dimension != PSI_DIMENSION_TP && dimension != PSI_DIMENSION_CP;
@@ -287,8 +300,8 @@ psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollecti
   guint data_index = rank->dp_index * step->plan->cp + rank->cp_index;
   g_autofree char *key =
       dimension == PSI_DIMENSION_ALL
-          ? g_strdup_printf ("all/%u", stream)
-          : g_strdup_printf ("group/%u/%u/%u/%u/%u/%u", dimension, stream,
+          ? g_strdup_printf ("all/%u", call->stream)
+          : g_strdup_printf ("group/%u/%u/%u/%u/%u/%u", dimension, call->stream,
                              over_data && psi_step_lists_are_workers (step) ? 0 : rank->list,
                              full && dimension != PSI_DIMENSION_TP ? rank->tp_index : 0,
                              full && dimension != PSI_DIMENSION_CP && !over_data ? rank->cp_index : 0,
@@ -296,16 +309,13 @@ psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollecti
                              : !full                                ? 0
                              : dimension == PSI_DIMENSION_EXPERT_DP ? data_index % step->plan->ep
                                                                     : data_index / size);
-  PsiPortId port = port_for (step, key, FALSE);
 
-  call = remember_call (rank, &call_key, slot_for (step, rank, port, TRUE, TRUE), transfer_for (step, &cost, &info));
-  return psi_program_message (rank->program, stream, PSI_OP_COLLECTIVE, call->slot, call->transfer,
-                              PSI_TAG_TRAFFIC + traffic);
+  *ret_target = (Target){ port_for (step, key, FALSE), transfer_for (step, &cost, &info), TRUE, TRUE };
+  return TRUE;
 }
 
-PsiOpId
-psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op, guint part, gint64 bytes,
-                            PsiTraffic traffic)
+static gboolean
+copies_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
 {
   const PsiSchedule *schedule = step->schedule;
   PsiGroupShape shape = dimension_shape (step, PSI_DIMENSION_DP);
@@ -314,7 +324,7 @@ psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op
 
   for (guint r = 0; r < schedule->n_ranks; r++)
     for (guint c = 0; c < schedule->n_chunks; c++)
-      if (psi_schedule_part (schedule, r, c) == part)
+      if (psi_schedule_part (schedule, r, c) == call->index)
         {
           const PsiStepRank *other = &step->ranks[r * step->n_classes];
 
@@ -325,37 +335,36 @@ psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op
   if (holders > 1)
     shape = group_shape (step, shape.n_ranks * holders,
                          shape.n_ranks > 1 ? MIN (nearest, stride_of (step, DP)) : MAX (nearest, 1));
-  if (shape.n_ranks <= 1 || bytes <= 0)
-    return PSI_OP_NONE;
-  psi_collective_cost (step->machine, op, bytes, &shape, &cost);
-  PsiTransferInfo info = make_info (traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
+  if (shape.n_ranks <= 1 || call->bytes <= 0)
+    return FALSE;
+  psi_collective_cost (step->machine, call->what, call->bytes, &shape, &cost);
+  PsiTransferInfo info = make_info (call->traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
   gboolean full = step->n_classes > step->plan->dp;
-  g_autofree char *key = g_strdup_printf ("copies/%u/%u", part, full ? rank->tp_index : 0);
-  PsiPortId port = port_for (step, key, FALSE);
+  g_autofree char *key = g_strdup_printf ("copies/%u/%u", call->index, full ? rank->tp_index : 0);
 
-  return psi_program_message (rank->program, PSI_STREAM_GRADIENTS, PSI_OP_COLLECTIVE,
-                              slot_for (step, rank, port, TRUE, TRUE), transfer_for (step, &cost, &info),
-                              PSI_TAG_TRAFFIC + traffic);
+  *ret_target = (Target){ port_for (step, key, FALSE), transfer_for (step, &cost, &info), TRUE, TRUE };
+  return TRUE;
 }
 
-PsiOpId
-psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic)
+/* The root's link decides: it carries everybody's bytes. */
+static gboolean
+server_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
 {
   PsiGroupShape shape = dimension_shape (step, PSI_DIMENSION_DP);
+  gboolean outward = call->what != 0;
   PsiCollectiveCost cost;
 
   if (shape.n_ranks <= 1)
-    return PSI_OP_NONE;
-  psi_collective_cost (step->machine, outward ? PSI_COLLECTIVE_SCATTER : PSI_COLLECTIVE_GATHER, bytes, &shape, &cost);
-  gint64 sent = outward == rank->is_root ? (outward ? bytes * (shape.n_ranks - 1) : bytes) : 0;
-  PsiTransferInfo info = make_info (traffic, sent, cost.steps);
+    return FALSE;
+  psi_collective_cost (step->machine, outward ? PSI_COLLECTIVE_SCATTER : PSI_COLLECTIVE_GATHER, call->bytes, &shape,
+                       &cost);
+  gint64 sent = outward == rank->is_root ? (outward ? call->bytes * (shape.n_ranks - 1) : call->bytes) : 0;
+  PsiTransferInfo info = make_info (call->traffic, sent, cost.steps);
   g_autofree char *key = g_strdup_printf ("server/%d", outward);
-  PsiPortId port = port_for (step, key, FALSE);
 
-  /* The root's link decides: it carries everybody's bytes. */
-  return psi_program_message (rank->program, outward ? PSI_STREAM_PARAMETERS : PSI_STREAM_GRADIENTS, PSI_OP_COLLECTIVE,
-                              slot_for (step, rank, port, rank->is_root && outward, rank->is_root && !outward),
-                              transfer_for (step, &cost, &info), PSI_TAG_TRAFFIC + traffic);
+  *ret_target = (Target){ port_for (step, key, FALSE), transfer_for (step, &cost, &info), rank->is_root && outward,
+                          rank->is_root && !outward };
+  return TRUE;
 }
 
 /* Are two ranks, or any two of the equal ranks they stand for, on different nodes? */
@@ -382,44 +391,148 @@ crosses_node (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *t
   return low / node != (low + distance) / node;
 }
 
-static PsiOpId
-message (PsiStep *step, PsiStepRank *from, PsiStepRank *to, gboolean sending, guint stream, guint what, guint index,
-         gint64 bytes, PsiTraffic traffic)
+static gboolean
+message_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
 {
-  PsiStepRank *self = sending ? from : to, *other = sending ? to : from;
-  const CallKey call_key = { bytes, stream, what, index, other->id << 1 | (sending != FALSE), traffic, 0 };
-  const Call *call = find_call (self, &call_key);
-  guint kind = sending ? PSI_OP_SEND : PSI_OP_RECV, tag = bytes > 0 ? PSI_TAG_TRAFFIC + traffic : PSI_TAG_TURN;
-
-  if (call != NULL)
-    return psi_program_message (self->program, stream, kind, call->slot, call->transfer, tag);
+  gboolean sending = call->kind == CALL_SEND;
+  PsiStepRank *other = &step->ranks[call->other * step->n_classes + rank->id % step->n_classes];
+  PsiStepRank *from = sending ? rank : other, *to = sending ? other : rank;
   gboolean crosses = crosses_node (step, from, to);
   PsiGroupShape shape = { .n_ranks = 2,
                           .n_nodes = crosses ? 2 : 1,
                           .ranks_per_node = crosses ? 1 : 2,
                           .nic_sharers = MIN (step->machine->gpus_per_node, step->gpus) };
   PsiCollectiveCost cost = { .steps = 0 };
-  PsiTransferInfo info = make_info (traffic, sending ? bytes : 0, 1);
-  g_autofree char *key = g_strdup_printf ("pair/%u/%u/%u/%u", from->id, to->id, what, index);
-  PsiPortId port = port_for (step, key, TRUE);
+  PsiTransferInfo info = make_info (call->traffic, sending ? call->bytes : 0, 1);
+  g_autofree char *key = g_strdup_printf ("pair/%u/%u/%u/%u", from->id, to->id, call->what, call->index);
 
-  if (bytes > 0)
-    psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, bytes, &shape, &cost);
-  call = remember_call (self, &call_key, slot_for (step, self, port, sending, !sending),
-                        transfer_for (step, &cost, &info));
-  return psi_program_message (self->program, stream, kind, call->slot, call->transfer, tag);
+  if (call->bytes > 0)
+    psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, call->bytes, &shape, &cost);
+  *ret_target = (Target){ port_for (step, key, TRUE), transfer_for (step, &cost, &info), sending, !sending };
+  return TRUE;
+}
+
+static const struct
+{
+  gboolean (*target) (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target);
+  PsiOpKind kind;
+} call_kinds[] = { [CALL_COLLECTIVE] = { collective_target, PSI_OP_COLLECTIVE },
+                   [CALL_COPIES] = { copies_target, PSI_OP_COLLECTIVE },
+                   [CALL_SERVER] = { server_target, PSI_OP_COLLECTIVE },
+                   [CALL_SEND] = { message_target, PSI_OP_SEND },
+                   [CALL_RECEIVE] = { message_target, PSI_OP_RECV } };
+
+/* A step repeats the same few calls thousands of times. */
+static const Call *
+find_call (const PsiStepRank *rank, const CallKey *key)
+{
+  for (guint i = 0; rank->calls != NULL && i < rank->calls->len; i++)
+    {
+      const Call *call = &g_array_index (rank->calls, Call, i);
+
+      if (memcmp (&call->key, key, sizeof *key) == 0)
+        return call;
+    }
+  return NULL;
+}
+
+/* Append the op of a call to the rank's program. */
+static PsiOpId
+make_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
+{
+  const Call *known = find_call (rank, key);
+  gboolean is_turn = key->bytes <= 0 && call_kinds[key->kind].kind != PSI_OP_COLLECTIVE;
+  Target target;
+
+  if (known == NULL)
+    {
+      if (!call_kinds[key->kind].target (step, rank, key, &target))
+        return PSI_OP_NONE;
+      Call call = { .key = *key,
+                    .slot = slot_for (step, rank, target.port, target.outward, target.inward),
+                    .transfer = target.transfer };
+
+      if (rank->calls == NULL)
+        rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
+      g_array_append_val (rank->calls, call);
+      known = &g_array_index (rank->calls, Call, rank->calls->len - 1);
+    }
+  return psi_program_message (rank->program, key->stream, call_kinds[key->kind].kind, known->slot, known->transfer,
+                              is_turn ? PSI_TAG_TURN : PSI_TAG_TRAFFIC + key->traffic);
+}
+
+gboolean
+psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank)
+{
+  guint n = leader->calls != NULL ? leader->calls->len : 0;
+  g_autofree Target *targets = g_new (Target, n + 1);
+  GArray *ports = psi_world_rank (step->world, rank->id)->ports;
+  g_autoptr (GArray) slots = g_array_new (FALSE, FALSE, sizeof (PsiPortId));
+
+  for (guint i = 0; i < n; i++)
+    {
+      const Call *call = &g_array_index (leader->calls, Call, i);
+      guint slot = 0;
+
+      if (!call_kinds[call->key.kind].target (step, rank, &call->key, &targets[i]) ||
+          targets[i].transfer != call->transfer)
+        return FALSE;
+      while (slot < slots->len && g_array_index (slots, PsiPortId, slot) != targets[i].port)
+        slot++;
+      if (slot == slots->len)
+        g_array_append_val (slots, targets[i].port);
+      if (slot != call->slot)
+        return FALSE;
+    }
+  g_assert (ports->len == 0);
+  for (guint i = 0; i < n; i++)
+    slot_for (step, rank, targets[i].port, targets[i].outward, targets[i].inward);
+  return TRUE;
+}
+
+/* ---- The verbs ---- */
+
+PsiOpId
+psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension,
+                     gint64 bytes, PsiTraffic traffic)
+{
+  const CallKey key = { bytes, CALL_COLLECTIVE, stream, op, dimension, 0, traffic };
+
+  return make_call (step, rank, &key);
+}
+
+PsiOpId
+psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op, guint part, gint64 bytes,
+                            PsiTraffic traffic)
+{
+  const CallKey key = { bytes, CALL_COPIES, PSI_STREAM_GRADIENTS, op, part, 0, traffic };
+
+  return make_call (step, rank, &key);
+}
+
+PsiOpId
+psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic)
+{
+  const CallKey key = { bytes, CALL_SERVER, outward ? PSI_STREAM_PARAMETERS : PSI_STREAM_GRADIENTS, outward != FALSE, 0,
+                        0,     traffic };
+
+  return make_call (step, rank, &key);
 }
 
 PsiOpId
 psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index, gint64 bytes,
                PsiTraffic traffic)
 {
-  return message (step, from, to, TRUE, stream, what, index, bytes, traffic);
+  const CallKey key = { bytes, CALL_SEND, stream, what, index, to->list, traffic };
+
+  return make_call (step, from, &key);
 }
 
 PsiOpId
 psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
                   gint64 bytes, PsiTraffic traffic)
 {
-  return message (step, from, to, FALSE, stream, what, index, bytes, traffic);
+  const CallKey key = { bytes, CALL_RECEIVE, stream, what, index, from->list, traffic };
+
+  return make_call (step, to, &key);
 }

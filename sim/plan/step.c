@@ -55,6 +55,7 @@ psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const Psi
   return plan->schedule->build (&order, error);
 }
 
+#define MOST_RANKS 1048576
 #define MOST_UNLIKE_GPUS 4096 /* beyond, replicas count as equal even if only some cross nodes */
 
 /* One class of ranks for all replicas when they are equal; one for each worker when their batches differ; root and
@@ -109,9 +110,6 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
   guint replicas = plan->cyclic || plan->keeps_all || workers ? plan->tp * plan->cp : plan->dp * plan->tp * plan->cp;
   guint data_classes = step->n_classes;
   gboolean full = step->n_classes > plan->dp && !workers;
-  gsize n_tokens = psi_token_index (step, schedule->n_chunks, 0);
-  guint n_layers = psi_step_model (step)->layers->len;
-  gboolean boundaries = plan->pp > 1 || plan->by_stage;
 
   rank->list = list;
   rank->scale = 1;
@@ -134,6 +132,23 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
                                              : g_ptr_array_index (step->shapes, 0);
   if (rank->shape == NULL)
     return FALSE;
+  PsiTime offset_ps = 0;
+  if (plan->cyclic && plan->placement != PSI_PLACEMENT_STAGE && schedule->n_ranks > 1)
+    offset_ps = (schedule->pool != NULL ? list % schedule->n_workers : list) * schedule->spacing_ps;
+  rank->id = psi_world_add_rank (step->world, NULL, rank->count, offset_ps);
+  psi_step_place_rank (step, rank);
+  return TRUE;
+}
+
+/* A program of its own for a rank, and room for what is noted while it is built. */
+static gboolean
+begin_program (PsiStep *step, PsiStepRank *rank, GError **error)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiSchedule *schedule = step->schedule;
+  gsize n_tokens = psi_token_index (step, schedule->n_chunks, 0);
+  guint n_layers = psi_step_model (step)->layers->len;
+  gboolean boundaries = plan->pp > 1 || plan->by_stage;
   guint n_streams = PSI_STREAM_BOUNDARY + (boundaries     ? 4 * schedule->n_chunks
                                            : plan->cyclic ? 2 * MIN (plan->stages, PSI_CYCLIC_PARTS)
                                                           : 0);
@@ -144,13 +159,8 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
                    (PSI_MAX_STREAMS - PSI_STREAM_BOUNDARY) / 4);
       return FALSE;
     }
-  PsiTime offset_ps = 0;
-  if (plan->cyclic && plan->placement != PSI_PLACEMENT_STAGE && schedule->n_ranks > 1)
-    offset_ps = (schedule->pool != NULL ? list % schedule->n_workers : list) * schedule->spacing_ps;
   rank->program = psi_world_add_program (step->world, n_streams);
-  rank->id = psi_world_add_rank (step->world, rank->program, rank->count, offset_ps);
-  psi_step_place_rank (step, rank);
-
+  psi_world_rank (step->world, rank->id)->program = rank->program;
   rank->forward_first = new_ops (n_tokens);
   rank->forward_last = new_ops (n_tokens);
   rank->backward_first = new_ops (n_tokens);
@@ -200,48 +210,82 @@ apply_slow_ranks (PsiStep *step, GError **error)
 }
 
 static gboolean
+build_program (PsiStep *step, PsiStepRank *rank, GError **error)
+{
+  const GArray *list = step->schedule->lists[rank->list];
+  gboolean cyclic = step->plan->cyclic;
+
+  if (rank->program == NULL && !begin_program (step, rank, error))
+    return FALSE;
+  for (guint t = 0; t < list->len; t++)
+    {
+      const PsiToken *token = &g_array_index (list, PsiToken, t);
+
+      if (cyclic)
+        psi_step_cyclic_before (step, rank, token);
+      psi_step_token (step, rank, token);
+      if (cyclic)
+        psi_step_cyclic_after (step, rank, token);
+    }
+  psi_step_close_gates (rank);
+  if (!cyclic)
+    psi_step_synchronous_update (step, rank);
+  return TRUE;
+}
+
+/* Does an earlier rank of the list do the same work? Then run its program. */
+static gboolean
+follow_another (PsiStep *step, PsiStepRank *rank)
+{
+  PsiStepRank *leader = &step->ranks[rank->list * step->n_classes], *last = NULL;
+
+  for (; leader != NULL && leader != rank; leader = leader->next_leader)
+    {
+      if (leader->shape == rank->shape && leader->is_root == rank->is_root && psi_step_follow (step, leader, rank))
+        {
+          rank->leader = leader;
+          rank->program = leader->program;
+          psi_world_rank (step->world, rank->id)->program = rank->program;
+          return TRUE;
+        }
+      last = leader;
+    }
+  if (last != NULL)
+    last->next_leader = rank;
+  return FALSE;
+}
+
+static gboolean
 build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
 {
   const PsiPlan *plan = step->plan;
   const PsiSchedule *schedule = step->schedule;
 
   step->n_classes = count_classes (step);
-  if ((guint64) schedule->n_ranks * step->n_classes > 65536)
+  if ((guint64) schedule->n_ranks * step->n_classes > MOST_RANKS)
     {
       g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
-                   "%u ranks one by one are more than this version can follow (65536)",
-                   schedule->n_ranks * step->n_classes);
+                   "%u ranks one by one are more than this version can follow (%u)",
+                   schedule->n_ranks * step->n_classes, MOST_RANKS);
       return FALSE;
     }
   step->n_ranks = schedule->n_ranks * step->n_classes;
   step->ranks = g_new0 (PsiStepRank, step->n_ranks);
   for (guint list = 0; list < schedule->n_ranks; list++)
     for (guint class = 0; class < step->n_classes; class ++)
-      if (!init_rank (step, list, class, source, error))
+      if (!init_rank (step, list, class, source, error) ||
+          (class == 0 && !begin_program (step, &step->ranks[list * step->n_classes], error)))
         return FALSE;
   for (guint r = 0; r < step->n_ranks; r++)
-    {
-      PsiStepRank *rank = &step->ranks[r];
-      const GArray *list = schedule->lists[rank->list];
-
-      for (guint t = 0; t < list->len; t++)
-        {
-          const PsiToken *token = &g_array_index (list, PsiToken, t);
-
-          if (plan->cyclic)
-            psi_step_cyclic_before (step, rank, token);
-          psi_step_token (step, rank, token);
-          if (plan->cyclic)
-            psi_step_cyclic_after (step, rank, token);
-        }
-      psi_step_close_gates (rank);
-      if (!plan->cyclic)
-        psi_step_synchronous_update (step, rank);
-    }
+    if (!follow_another (step, &step->ranks[r]) && !build_program (step, &step->ranks[r], error))
+      return FALSE;
   if (plan->cyclic)
     psi_step_cyclic_messages (step);
   for (guint r = 0; r < step->n_ranks; r++)
-    psi_step_add_state (step, &step->ranks[r]);
+    if (step->ranks[r].leader == NULL)
+      psi_step_add_state (step, &step->ranks[r]);
+    else
+      memcpy (step->ranks[r].base, step->ranks[r].leader->base, sizeof step->ranks[r].base);
   return apply_slow_ranks (step, error);
 }
 
@@ -258,6 +302,7 @@ psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSour
   step->world = psi_world_new ();
   step->infos = g_array_new (FALSE, FALSE, sizeof (PsiTransferInfo));
   step->ports = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  step->transfers = g_hash_table_new_full (psi_step_transfer_hash, psi_step_transfer_equal, g_free, NULL);
 
   PsiShapeCost *shape = shape_for (step, source, plan->micro_batch, error);
   if (shape == NULL)
@@ -331,5 +376,6 @@ psi_step_free (PsiStep *step)
   psi_world_free (step->world);
   g_array_unref (step->infos);
   g_hash_table_unref (step->ports);
+  g_hash_table_unref (step->transfers);
   g_free (step);
 }

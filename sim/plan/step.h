@@ -89,11 +89,15 @@ typedef struct
   gint64 flight_bytes; /* of them at one instant */
 } PsiTransferInfo;
 
-/* A rank (or class of equal ranks) while its program is built. */
-typedef struct
+/* A rank (or class of equal ranks) while its program is built. Ranks of one list with equal work follow the first of
+ * them: they share its program, and all that is filled while tokens are walked stays with it. */
+typedef struct _PsiStepRank PsiStepRank;
+struct _PsiStepRank
 {
   PsiRankId id;
   PsiProgram *program;
+  const PsiStepRank *leader; /* whose program it is, NULL = its own */
+  PsiStepRank *next_leader;  /* another rank of the list with a program of its own */
   const PsiShapeCost *shape;
   guint list;                         /* whose token list it runs */
   guint dp_index, tp_index, cp_index; /* first member */
@@ -117,7 +121,7 @@ typedef struct
   PsiOpId *ready;     /* [layers] last op of the step that adds to the layer's gradients */
   PsiOpId *update;    /* [parts] cyclic: the update this rank makes */
   guint group_start[PSI_MAX_STREAMS]; /* stream lengths before the first token of a group of overlapped ones */
-} PsiStepRank;
+};
 
 /* An op that may not begin before number `position` of a list (marks or uses) is over; negative: of the step before. */
 typedef struct
@@ -141,6 +145,7 @@ typedef struct _PsiStep
   guint n_ranks, n_classes; /* ranks = lists x classes */
   guint gpus, strides[4];   /* strides of tp, cp, dp, pp in GPU numbers */
   GHashTable *ports;        /* key -> PsiPortId + 1 */
+  GHashTable *transfers;    /* transfer and info -> PsiTransferId */
 } PsiStep;
 
 /* Build the step of a plan. `settings`, `machine` and `plan` are borrowed. (transfer full) */
@@ -191,8 +196,13 @@ PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory
 
 /* step-place.c */
 void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
+guint psi_step_transfer_hash (gconstpointer key);
+gboolean psi_step_transfer_equal (gconstpointer a, gconstpointer b);
 /* Do the pipelines of all replicas cross nodes at the same places? */
 gboolean psi_step_replicas_alike (PsiStep *step);
+/* Give `rank` the ports under the slots of another rank of its list, so that it can run that rank's program. FALSE, and
+ * nothing is done, if one of its messages would cost something else. */
+gboolean psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank);
 /* A collective of the rank's dp (x cp), tp, cp or ep group: appended to a stream. */
 typedef enum
 {
@@ -232,6 +242,8 @@ PsiStepRank *psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guin
 void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
 /* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops. */
 void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last);
+/* reduce_every: gradients of a part that are summed in the middle of the step, called after each of its backwards. */
+void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
 PsiOpId psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part);
 
 /* step-cyclic.c */
