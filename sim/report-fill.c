@@ -6,6 +6,7 @@
  *   memory     bytes at rest + what ops hold, followed through one period on a common clock; the peak is the largest
  * sum reserved   peak rounded up to the allocator's 2 MiB segments; device = reserved + context + communicator buffers
  *   mfu        model FLOPs (3 x forward) / (step time x GPUs x peak of the format); hfu counts recomputed FLOPs too
+ *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
 
@@ -379,8 +380,7 @@ fill_update (PsiPlanReport *plan, const PsiStep *step)
 }
 
 /* Keys that are read but change nothing in this version. */
-static const PsiKeyId without_effect[] = { PSI_KEY_SLOW_LINK,    PSI_KEY_JITTER,      PSI_KEY_TRIALS,
-                                           PSI_KEY_REDUCE_EVERY, PSI_KEY_COMPRESSION, PSI_KEY_OFFLOAD };
+static const PsiKeyId without_effect[] = { PSI_KEY_SLOW_LINK, PSI_KEY_JITTER, PSI_KEY_TRIALS, PSI_KEY_OFFLOAD };
 
 static void
 fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
@@ -431,6 +431,20 @@ describe_layout (const PsiStep *step)
   return g_string_free (text, FALSE);
 }
 
+/* Where four of five measured steps of this kind of GPU lie, from the machine file. */
+static void
+fill_band (PsiPlanReport *plan, const PsiStep *step)
+{
+  const PsiMachine *machine = step->machine;
+  double period_s = psi_time_to_s (plan->step_time_ps);
+
+  plan->step_time_low_s = plan->step_time_high_s = NAN;
+  if (machine->band_high <= 0 || psi_step_model (step)->is_uniform)
+    return;
+  plan->step_time_low_s = period_s * machine->band_low;
+  plan->step_time_high_s = period_s * machine->band_high;
+}
+
 PsiPlanReport *
 psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves)
 {
@@ -441,7 +455,7 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   plan->layout = describe_layout (step);
   plan->gpus = step->gpus;
   plan->step_time_ps = run->period_ps;
-  plan->step_time_low_s = plan->step_time_high_s = NAN;
+  fill_band (plan, step);
   fill_ranks (plan, step, run, origin_ps, curves);
   fill_memory (plan, step, run, origin_ps);
   for (guint i = 0; i < plan->ranks->len; i++)

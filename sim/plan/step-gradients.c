@@ -8,9 +8,16 @@
  *
  * A bucket closes when its gradients fill it (uniform model: one for each stage). Buckets travel while the backward
  * goes on, unless overlap_grads = no. Updates run in the order of the buckets; the next step's first use of a layer
- * waits for its parameters only. Source: PyTorch DistributedDataParallel (Li et al., arXiv 2006.15704), ZeRO (arXiv
- * 1910.02054), Lei Mao, "Data Parallelism VS Model Parallelism" (2019) for the server. */
+ * waits for its parameters only. With reduce_every = n the same sums travel after every n-th micro-batch as well, which
+ * DistributedDataParallel does outside no_sync(). compression makes gradients smaller on the way, never larger; its
+ * casts take no time here. Embedding and head that share a tensor on two ranks add up its gradients between them
+ * (Megatron-LM's embedding group) before either updates. Source: PyTorch DistributedDataParallel (Li et al., arXiv
+ * 2006.15704), ZeRO (arXiv 1910.02054), Lei Mao, "Data Parallelism VS Model Parallelism" (2019) for the server. */
 #include "step.h"
+
+#include <string.h>
+
+#define TIED_CHANNEL 0x40000000 /* tells the messages of shared tensors from boundary tensors */
 
 /* Bytes of one layer's gradients as they travel, and how many elements an update of the layer touches. */
 typedef struct
@@ -39,6 +46,24 @@ add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, Layer
   work->expert_elements += experts * (double) elements * kind->trainable_fraction;
 }
 
+/* Bytes of gradients on the wire. */
+static gint64
+wire_bytes (const PsiStep *step, gint64 bytes)
+{
+  static const struct
+  {
+    const char *name;
+    guint bytes_each;
+  } formats[] = { { "fp16", 2 }, { "bf16", 2 }, { "fp8", 1 }, { "int8", 1 } };
+  const char *format = psi_settings_text (step->settings, PSI_KEY_COMPRESSION);
+  guint each = step->plan->gradient_bytes_each;
+
+  for (guint i = 0; i < G_N_ELEMENTS (formats); i++)
+    if (strcmp (formats[i].name, format) == 0 && formats[i].bytes_each < each)
+      return (bytes * formats[i].bytes_each + each - 1) / each;
+  return bytes;
+}
+
 PsiOpId
 psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
 {
@@ -58,16 +83,18 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
   add_layer_work (step, rank, layer, &work);
   gint64 bytes = work.dense_bytes + work.expert_bytes;
   PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER,
-                                       PSI_DIMENSION_SHARD, work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
-  PsiOpId routed = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER,
-                                        PSI_DIMENSION_EXPERT_DP, work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
+                                       PSI_DIMENSION_SHARD, wire_bytes (step, work.dense_bytes), PSI_TRAFFIC_GRADIENTS);
+  PsiOpId routed =
+      psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER, PSI_DIMENSION_EXPERT_DP,
+                           wire_bytes (step, work.expert_bytes), PSI_TRAFFIC_GRADIENTS);
   /* With a shard group smaller than dp, the shards of the copies are summed as well. */
   guint copies = psi_step_group_size (step, PSI_DIMENSION_DP) / psi_step_group_size (step, PSI_DIMENSION_SHARD);
   PsiOpId again =
-      copies > 1 ? psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_ALL_REDUCE, PSI_DIMENSION_DP,
-                                        work.dense_bytes / psi_step_group_size (step, PSI_DIMENSION_SHARD),
-                                        PSI_TRAFFIC_GRADIENTS)
-                 : PSI_OP_NONE;
+      copies > 1
+          ? psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_ALL_REDUCE, PSI_DIMENSION_DP,
+                                 wire_bytes (step, work.dense_bytes) / psi_step_group_size (step, PSI_DIMENSION_SHARD),
+                                 PSI_TRAFFIC_GRADIENTS)
+          : PSI_OP_NONE;
   PsiOpId end = again != PSI_OP_NONE ? again : routed != PSI_OP_NONE ? routed : dense;
 
   if (end == PSI_OP_NONE)
@@ -81,6 +108,34 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
   rank->ready[layer] = end;
 }
 
+void
+psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch)
+{
+  const PsiPlan *plan = step->plan;
+  LayerWork work = { 0 };
+
+  if (!psi_settings_has (step->settings, PSI_KEY_REDUCE_EVERY) || plan->zero >= 2 || plan->parameter_server ||
+      step->schedule->places != NULL || micro_batch + 1 >= step->schedule->micro_batches ||
+      (micro_batch + 1) % psi_settings_count (step->settings, PSI_KEY_REDUCE_EVERY) != 0)
+    return;
+  PsiCollectiveOp op = plan->zero == 0 ? PSI_COLLECTIVE_ALL_REDUCE : PSI_COLLECTIVE_REDUCE_SCATTER;
+  for (guint l = step->partition.first[part + 1]; l > step->partition.first[part]; l--)
+    {
+      add_layer_work (step, rank, l - 1, &work);
+      if (l - 1 > step->partition.first[part] && work.dense_bytes + work.expert_bytes < plan->bucket_bytes)
+        continue;
+      const PsiOpId sums[] = { psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_DP,
+                                                    wire_bytes (step, work.dense_bytes), PSI_TRAFFIC_GRADIENTS),
+                               psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_EXPERT_DP,
+                                                    wire_bytes (step, work.expert_bytes), PSI_TRAFFIC_GRADIENTS) };
+      for (guint i = 0; i < G_N_ELEMENTS (sums); i++)
+        if (sums[i] != PSI_OP_NONE)
+          psi_program_after (rank->program, sums[i],
+                             rank->ready[plan->overlap_grads ? l - 1 : step->partition.first[part]], 0);
+      work = (LayerWork){ 0 };
+    }
+}
+
 /* Layers whose gradients travel together. */
 typedef struct
 {
@@ -88,6 +143,7 @@ typedef struct
   guint n_layers;
   LayerWork work;
   PsiOpId reduced[2]; /* dense, experts */
+  PsiOpId tied;       /* the other copy's gradients have come */
 } Bucket;
 
 static void
@@ -118,7 +174,7 @@ make_buckets (PsiStep *step, PsiStepRank *rank)
 {
   const PsiPlan *plan = step->plan;
   GArray *buckets = g_array_new (FALSE, TRUE, sizeof (Bucket));
-  Bucket open = { .reduced = { PSI_OP_NONE, PSI_OP_NONE } };
+  Bucket open = { .reduced = { PSI_OP_NONE, PSI_OP_NONE }, .tied = PSI_OP_NONE };
   guint n_layers = rank->shape->model->layers->len;
 
   g_array_set_clear_func (buckets, bucket_clear);
@@ -139,7 +195,7 @@ make_buckets (PsiStep *step, PsiStepRank *rank)
               open.work.dense_bytes + open.work.expert_bytes >= plan->bucket_bytes)
             {
               g_array_append_val (buckets, open);
-              open = (Bucket){ .reduced = { PSI_OP_NONE, PSI_OP_NONE } };
+              open = (Bucket){ .reduced = { PSI_OP_NONE, PSI_OP_NONE }, .tied = PSI_OP_NONE };
             }
         }
     }
@@ -157,17 +213,18 @@ reduce_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
   if (plan->zero >= 2)
     return; /* sent layer by layer in the backward */
   if (step->schedule->places != NULL)
-    bucket->reduced[0] =
-        psi_step_copies_collective (step, rank, op, step->partition.part_of[bucket->layers[0]],
-                                    bucket->work.dense_bytes + bucket->work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
+    bucket->reduced[0] = psi_step_copies_collective (
+        step, rank, op, step->partition.part_of[bucket->layers[0]],
+        wire_bytes (step, bucket->work.dense_bytes + bucket->work.expert_bytes), PSI_TRAFFIC_GRADIENTS);
   else if (plan->parameter_server)
-    bucket->reduced[0] = psi_step_server_message (step, rank, FALSE, bucket->work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
+    bucket->reduced[0] =
+        psi_step_server_message (step, rank, FALSE, wire_bytes (step, bucket->work.dense_bytes), PSI_TRAFFIC_GRADIENTS);
   else
     {
       bucket->reduced[0] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_DP,
-                                                bucket->work.dense_bytes, PSI_TRAFFIC_GRADIENTS);
+                                                wire_bytes (step, bucket->work.dense_bytes), PSI_TRAFFIC_GRADIENTS);
       bucket->reduced[1] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_EXPERT_DP,
-                                                bucket->work.expert_bytes, PSI_TRAFFIC_GRADIENTS);
+                                                wire_bytes (step, bucket->work.expert_bytes), PSI_TRAFFIC_GRADIENTS);
     }
   for (guint i = 0; i < 2; i++)
     if (bucket->reduced[i] != PSI_OP_NONE)
@@ -185,8 +242,45 @@ after_reduced (const PsiStepRank *rank, const Bucket *bucket, PsiOpId op)
 {
   psi_program_after (rank->program, op, bucket->reduced[0], 0);
   psi_program_after (rank->program, op, bucket->reduced[1], 0);
+  psi_program_after (rank->program, op, bucket->tied, 0);
   for (guint l = 0; l < bucket->n_layers; l++)
     psi_program_after (rank->program, op, rank->ready[bucket->layers[l]], 0);
+}
+
+/* First and last rank hold a copy each of a tensor that embedding and head share: each sends the other its sum. */
+static void
+add_tied (PsiStep *step, PsiStepRank *rank, GArray *buckets)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiModel *model = rank->shape->model;
+  guint last_part = step->partition.n_parts - 1;
+
+  if (model->tied_parameters == 0 || last_part == 0 || step->schedule->places != NULL)
+    return;
+  PsiStepRank *first = psi_step_rank_of_part (step, rank, 0, 0),
+              *last = psi_step_rank_of_part (step, rank, last_part, 0);
+  PsiStepRank *other = rank == first ? last : rank == last ? first : NULL;
+  gint64 bytes = model->tied_parameters * plan->gradient_bytes_each;
+  guint layer = rank == first ? 0 : model->layers->len - 1;
+
+  if (other == NULL || other == rank || plan->parameter_server)
+    return;
+  bytes = wire_bytes (step, plan->zero >= 2 ? bytes / psi_step_group_size (step, PSI_DIMENSION_SHARD) : bytes);
+  for (guint b = 0; b < buckets->len; b++)
+    {
+      Bucket *bucket = &g_array_index (buckets, Bucket, b);
+      gboolean holds = FALSE;
+
+      for (guint l = 0; l < bucket->n_layers; l++)
+        holds = holds || bucket->layers[l] == layer;
+      if (!holds)
+        continue;
+      PsiOpId sent = psi_step_send (step, rank, other, PSI_STREAM_GRADIENTS, TIED_CHANNEL, rank == first, bytes,
+                                    PSI_TRAFFIC_GRADIENTS);
+      after_reduced (rank, bucket, sent);
+      bucket->tied = psi_step_receive (step, other, rank, PSI_STREAM_GRADIENTS_IN, TIED_CHANNEL, rank != first, bytes,
+                                       PSI_TRAFFIC_GRADIENTS);
+    }
 }
 
 /* The next step reads a bucket's layers only after `op`. */
@@ -279,6 +373,7 @@ psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank)
 
   for (guint b = 0; b < buckets->len; b++)
     reduce_bucket (step, rank, &g_array_index (buckets, Bucket, b));
+  add_tied (step, rank, buckets);
   if (step->plan->grad_clip)
     clip (step, rank, buckets);
   for (guint b = 0; b < buckets->len; b++)

@@ -496,6 +496,8 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       psi_program_delta (rank->program, edge.ops.last, TRUE, PSI_MEMORY_BOUNDARY, -edge.bytes);
       visit_edges (step, rank, token, TRUE, send_backward, &edge);
     }
+  if (weight_half && !plan->cyclic)
+    psi_step_reduce_early (step, rank, part, token->micro_batch);
   if (input_half || rank->backward_first[index] == PSI_OP_NONE)
     rank->backward_first[index] = edge.ops.first;
   rank->backward_last[index] = edge.ops.last;
