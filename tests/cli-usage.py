@@ -40,7 +40,7 @@ USAGE = [
     ("run --timeline x --timeline-ranks 7-0", "--timeline-ranks: '7-0' is not a list of ranks such as 0-7,12"),
     ("run --timeline x --timeline-ranks 0,", "--timeline-ranks: '0,' is not a list of ranks"),
     ("explain --timeline x", "--timeline is not an option of 'explain'"),
-    ("run --report x.html", "'--report' is not in this version"),
+    ("list models --report x.html", "--report is not an option of 'list'"),
     ("run --critical-path", "'--critical-path' is not in this version"),
     ("run --schedule zb-h1", "'zb-h1' is not in this version"),
     ("run --plan zb-v", "'zb-v' is not in this version"),

@@ -2,10 +2,14 @@
 /* From the command line to the result of `run` and `compare`. Everything that can fail comes before the first byte on
  * stdout. */
 #include "results.h"
+#include "html-report.h"
+#include "out-file.h"
 #include "plot.h"
 #include "simulate.h"
 #include "table-report.h"
 #include "timeline-option.h"
+
+#include <string.h>
 
 static PsiReport *
 simulate (const PsiArguments *arguments, gboolean one_plan, GError **error)
@@ -41,6 +45,15 @@ draw (const PsiArguments *arguments, const PsiReport *report, GError **error)
   guint n_figures = psi_plot_report (report, arguments->values[PSI_OPTION_PLOT], error);
   psi_progress_end ();
   return n_figures > 0;
+}
+
+static gboolean
+write_page (const PsiArguments *arguments, const PsiReport *report, GError **error)
+{
+  if (!arguments->given[PSI_OPTION_REPORT])
+    return TRUE;
+  g_autofree char *page = psi_html_report (report, error);
+  return page != NULL && psi_out_file_write (arguments->values[PSI_OPTION_REPORT], page, strlen (page), error);
 }
 
 static char *
@@ -99,7 +112,7 @@ psi_results_run (const PsiArguments *arguments, gboolean one_plan, PsiPage page)
   g_autoptr (GError) error = NULL;
   g_autoptr (PsiReport) report = simulate (arguments, one_plan, &error);
 
-  if (report == NULL || !draw (arguments, report, &error))
+  if (report == NULL || !draw (arguments, report, &error) || !write_page (arguments, report, &error))
     return psi_fail (error);
   gboolean has_oom = warn_of_plans (arguments, report);
   g_autofree char *text = result_text (arguments, report, page);
