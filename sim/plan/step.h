@@ -244,8 +244,6 @@ void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
 void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last);
 /* reduce_every: gradients of a part that are summed in the middle of the step, called after each of its backwards. */
 void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
-/* reduce_every: gradients of a part that are summed in the middle of the step, called after each of its backwards. */
-void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
 PsiOpId psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part);
 
 /* step-cyclic.c */
