@@ -221,9 +221,9 @@ test_refused_text (void)
     { "[plan dp]\nmicro_batch = two\n", ": [plan dp] micro_batch: 'two' is not a whole number" },
     { "[plan]\ntp = 2#x\n", ": [plan] tp: '2#x' is not a whole number" },
     { "[plan]\nplan = dpp\n", ": [plan] plan: unknown plan 'dpp' (did you mean 'dp'?)" },
-    { "[plan]\nplan = zb-h1\n", ": [plan] plan: 'zb-h1' is not in this version" },
-    { "[plan zb-h1]\n", ": [plan zb-h1]: 'zb-h1' is not in this version" },
-    { "[plan]\nschedule = zb-h1\n", ": [plan] schedule: 'zb-h1' is not in this version" },
+    { "[plan]\nplan = async\n", ": [plan] plan: 'async' is not in this version" },
+    { "[plan async]\n", ": [plan async]: 'async' is not in this version" },
+    { "[plan]\nschedule = auto\n", ": [plan] schedule: 'auto' is not in this version" },
     { "[plan]\nplan = dp\n[plan tp]\n",
       ": [plan] plan: beside [plan NAME], [plan] holds what they share and names no strategy" },
   };

@@ -177,8 +177,10 @@ test_later (void)
     PsiKeyId key;
     const char *good, *text;
   } rows[] = {
-    { PSI_KEY_SCHEDULE, "gpipe", "zb-h1" },          { PSI_KEY_SCHEDULE, "gpipe", "auto" },
-    { PSI_KEY_UPDATE, "cyclic-v1", "asynchronous" }, { PSI_KEY_DELAY, "uniform", "random" },
+    { PSI_KEY_DETAIL, "flow", "steps" },
+    { PSI_KEY_SCHEDULE, "gpipe", "auto" },
+    { PSI_KEY_UPDATE, "cyclic-v1", "asynchronous" },
+    { PSI_KEY_DELAY, "uniform", "random" },
     { PSI_KEY_DETAIL, "closed", "messages" },
   };
 

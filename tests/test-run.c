@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Worlds run to their period: orders, waits, messages, collectives, links, and what goes wrong. */
+#include "psi-run.h"
+
+#include <math.h>
+#include <string.h>
+
+static const PsiTransfer free_transfer = { .cap_bytes_per_s = HUGE_VAL, .hops = 1 };
+
+static PsiRun *
+run_world (PsiWorld *world, guint max_iterations, gboolean no_jump)
+{
+  g_autoptr (GError) error = NULL;
+  PsiRunOptions options = { .max_iterations = max_iterations, .no_jump = no_jump };
+  PsiRun *run = psi_run (world, &options, &error);
+
+  g_assert_no_error (error);
+  return run;
+}
+
+static const PsiOpTimes *
+times_of (const PsiRun *run, const PsiWorld *world, PsiRankId rank, PsiOpId op)
+{
+  const PsiProgram *program = psi_world_rank (world, rank)->program;
+  gsize at = run->first_op[rank] + PSI_OP_POSITION (op);
+
+  for (guint s = 0; s < PSI_OP_STREAM (op); s++)
+    at += program->streams[s]->len;
+  return &run->times[at];
+}
+
+/* A stream runs in order; its step is the sum. */
+static void
+test_one_stream (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 1);
+  PsiOpId first = psi_program_work (program, 0, 30, 1), second = psi_program_work (program, 0, 12, 2);
+  PsiRankId rank = psi_world_add_rank (world, program, 1, 0);
+  g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+
+  g_assert_true (run->periodic);
+  g_assert_cmpint (run->period_ps, ==, 42);
+  g_assert_cmpint (times_of (run, world, rank, second)->start_ps - times_of (run, world, rank, first)->end_ps, ==, 0);
+}
+
+/* Two streams that wait for each other's op run one after the other, within a step and across. */
+static void
+test_waits (void)
+{
+  for (guint distance = 0; distance <= 1; distance++)
+    {
+      g_autoptr (PsiWorld) world = psi_world_new ();
+      PsiProgram *program = psi_world_add_program (world, 2);
+      PsiOpId a = psi_program_work (program, 0, 10, 1), b = psi_program_work (program, 1, 7, 1);
+
+      psi_program_after (program, b, a, 0);
+      if (distance > 0)
+        psi_program_after (program, a, b, distance);
+      psi_world_add_rank (world, program, 1, 0);
+      g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+      g_assert_cmpint (run->period_ps, ==, distance > 0 ? 17 : 10);
+    }
+}
+
+/* The slower of two ranks sets the pace of both; a rank that is slower by a factor as well. */
+static void
+test_messages (void)
+{
+  for (guint slow = 0; slow < 2; slow++)
+    {
+      g_autoptr (PsiWorld) world = psi_world_new ();
+      PsiTransferId transfer = psi_world_add_transfer (world, &free_transfer);
+      PsiProgram *sender = psi_world_add_program (world, 2), *receiver = psi_world_add_program (world, 2);
+      PsiOpId made = psi_program_work (sender, 0, 10, 1);
+      PsiOpId send = psi_program_message (sender, 1, PSI_OP_SEND, 0, transfer, 20);
+      PsiOpId receive = psi_program_message (receiver, 1, PSI_OP_RECV, 0, transfer, 20);
+      PsiOpId used = psi_program_work (receiver, 0, 25, 1);
+      PsiRankId from = psi_world_add_rank (world, sender, 1, 0), to = psi_world_add_rank (world, receiver, 1, 0);
+      PsiPortId port = psi_world_add_channel (world);
+
+      psi_program_after (sender, send, made, 0);
+      psi_program_after (sender, made, send, 1);
+      psi_program_after (receiver, used, receive, 0);
+      psi_program_after (receiver, receive, used, 1);
+      psi_world_bind (world, from, 0, port);
+      psi_world_bind (world, to, 0, port);
+      if (slow)
+        psi_world_rank (world, from)->scale = 5;
+      g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+      /* Neither buffers: the receiver posts after its use, the sender makes after its send. */
+      g_assert_cmpint (run->period_ps, ==, slow ? 50 : 25);
+      g_assert_cmpint (times_of (run, world, to, used)->start_ps, >=, times_of (run, world, from, send)->end_ps);
+    }
+}
+
+/* Two flows through one link take turns of its rate; latency comes before. */
+static void
+test_links (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiTransfer transfer = { .bytes = 1000, .cap_bytes_per_s = HUGE_VAL, .latency_ps = 500, .weights = { 1 }, .hops = 1 };
+  PsiTransferId id = psi_world_add_transfer (world, &transfer);
+  PsiLinkId link = psi_links_add (world->links, 1e12); /* a byte in a picosecond */
+
+  for (guint pair = 0; pair < 2; pair++)
+    {
+      PsiPortId port = psi_world_add_channel (world);
+
+      psi_world_add_path (world, port, link, 0);
+      for (guint end = 0; end < 2; end++)
+        {
+          PsiProgram *program = psi_world_add_program (world, 1);
+
+          psi_program_message (program, 0, end == 0 ? PSI_OP_SEND : PSI_OP_RECV, 0, id, 20);
+          psi_world_bind (world, psi_world_add_rank (world, program, 1, 0), 0, port);
+        }
+    }
+  g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+  g_assert_cmpint (run->period_ps, ==, 2500);
+}
+
+/* A collective begins when its last member is there. */
+static void
+test_collective (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiTransferId transfer = psi_world_add_transfer (world, &free_transfer);
+  PsiPortId port = psi_world_add_communicator (world);
+  PsiOpId op = PSI_OP_NONE;
+
+  for (guint r = 0; r < 5; r++)
+    {
+      PsiProgram *program = psi_world_add_program (world, 1);
+
+      psi_program_work (program, 0, 10 * (r + 1), 1);
+      op = psi_program_message (program, 0, PSI_OP_COLLECTIVE, 0, transfer, 20);
+      psi_world_bind (world, psi_world_add_rank (world, program, 1, 0), 0, port);
+    }
+  g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+  g_assert_cmpint (run->period_ps, ==, 50);
+  for (PsiRankId r = 1; r < 5; r++)
+    g_assert_cmpint (times_of (run, world, r, op)->start_ps, ==, times_of (run, world, 0, op)->start_ps);
+}
+
+/* Two ranks that meet with a lag: rank 1 receives in its step n what rank 0 sends in step n + 1. Rank 0 would be
+ * faster; until the lag is used up it does not wait, and the period must not be taken from those steps. */
+static PsiWorld *
+lagging_world (guint skip, PsiTime fast_ps, PsiTime slow_ps, PsiTime offset_ps)
+{
+  PsiWorld *world = psi_world_new ();
+  PsiTransferId transfer = psi_world_add_transfer (world, &free_transfer);
+  PsiProgram *a = psi_world_add_program (world, 2), *b = psi_world_add_program (world, 2);
+  PsiOpId work = psi_program_work (a, 0, fast_ps, 1);
+  PsiOpId receive = psi_program_message (a, 1, PSI_OP_RECV, 0, transfer, 20);
+  PsiOpId other = psi_program_work (b, 0, slow_ps, 1);
+  PsiOpId send = psi_program_message (b, 1, PSI_OP_SEND, 0, transfer, 20);
+  PsiPortId port = psi_world_add_channel (world);
+
+  psi_program_after (a, work, receive, 0);
+  psi_program_skip (a, receive, skip);
+  psi_program_after (b, send, other, 0);
+  psi_program_after (b, other, send, 1);
+  psi_world_bind (world, psi_world_add_rank (world, a, 1, 0), 0, port);
+  psi_world_bind (world, psi_world_add_rank (world, b, 1, offset_ps), 0, port);
+  return world;
+}
+
+static void
+test_lag (void)
+{
+  for (guint skip = 0; skip <= 2; skip++)
+    for (PsiTime offset_ps = 0; offset_ps <= 300; offset_ps += 100)
+      {
+        g_autoptr (PsiWorld) world = lagging_world (skip, 100, 130, offset_ps);
+        g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+        g_autoptr (PsiRun) whole = run_world (world, 0, TRUE);
+
+        g_assert_true (run->periodic);
+        g_assert_cmpint (run->period_ps, ==, 130);
+        g_assert_cmpint (whole->period_ps, ==, 130);
+        g_assert_cmpuint (whole->iterations, >=, run->iterations);
+      }
+}
+
+/* A slack that is used up by a picosecond a step: the period is found long after the usual number of steps, and a
+ * caller's limit leaves the pace of the slowest. */
+static void
+test_drift (void)
+{
+  g_autoptr (PsiWorld) world = lagging_world (2, 1000, 1001, 0);
+  g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+  g_autoptr (PsiRun) cut = run_world (world, 16, FALSE);
+
+  g_assert_true (run->periodic);
+  g_assert_cmpint (run->period_ps, ==, 1001);
+  g_assert_cmpuint (run->iterations, >, 64);
+  g_assert_false (cut->periodic);
+  g_assert_cmpint (cut->period_ps, ==, 1001);
+  g_assert_cmpuint (cut->iterations, ==, 16);
+}
+
+static void
+test_offset (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 1);
+  PsiOpId op = psi_program_work (program, 0, 100, 1);
+
+  psi_world_add_rank (world, program, 1, 0);
+  psi_world_add_rank (world, program, 1, 37);
+  g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+  g_assert_cmpint (times_of (run, world, 1, op)->start_ps - times_of (run, world, 0, op)->start_ps, ==, 37);
+}
+
+static void
+test_deadlock (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiTransferId transfer = psi_world_add_transfer (world, &free_transfer);
+  PsiPortId there = psi_world_add_channel (world), back = psi_world_add_channel (world);
+
+  /* Both receive before they send. */
+  for (guint r = 0; r < 2; r++)
+    {
+      PsiProgram *program = psi_world_add_program (world, 1);
+      PsiRankId rank = psi_world_add_rank (world, program, 1, 0);
+
+      psi_program_message (program, 0, PSI_OP_RECV, r, transfer, 20);
+      psi_program_message (program, 0, PSI_OP_SEND, 1 - r, transfer, 20);
+      psi_world_bind (world, rank, 0, there);
+      psi_world_bind (world, rank, 1, back);
+    }
+  g_assert_null (psi_run (world, NULL, &error));
+  g_assert_error (error, PSI_RUN_ERROR, PSI_RUN_ERROR_DEADLOCK);
+  g_assert_nonnull (strstr (error->message, "rank 0"));
+  g_assert_nonnull (strstr (error->message, "rank 1"));
+  g_assert_nonnull (strstr (error->message, "waits for its partner in a receive"));
+}
+
+static void
+test_unmatched (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiTransferId transfer = psi_world_add_transfer (world, &free_transfer);
+  PsiProgram *program = psi_world_add_program (world, 1);
+
+  psi_program_message (program, 0, PSI_OP_SEND, 0, transfer, 20);
+  psi_world_bind (world, psi_world_add_rank (world, program, 1, 0), 0, psi_world_add_channel (world));
+  g_assert_null (psi_run (world, NULL, &error));
+  g_assert_error (error, PSI_RUN_ERROR, PSI_RUN_ERROR_UNMATCHED);
+}
+
+/* Nothing to do is no error, and a world can run again. */
+static void
+test_empty_and_again (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 2);
+
+  psi_world_add_rank (world, program, 1, 0);
+  g_autoptr (PsiRun) nothing = run_world (world, 0, FALSE);
+  g_assert_cmpint (nothing->period_ps, ==, 0);
+  psi_program_work (program, 0, 9, 1);
+  g_autoptr (PsiRun) first = run_world (world, 0, FALSE);
+  g_autoptr (PsiRun) second = run_world (world, 0, FALSE);
+  g_assert_cmpint (first->period_ps, ==, 9);
+  g_assert_cmpint (second->period_ps, ==, 9);
+  g_assert_cmpuint (first->n_events, ==, second->n_events);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/engine/run/one-stream", test_one_stream);
+  g_test_add_func ("/engine/run/waits", test_waits);
+  g_test_add_func ("/engine/run/messages", test_messages);
+  g_test_add_func ("/engine/run/links", test_links);
+  g_test_add_func ("/engine/run/collective", test_collective);
+  g_test_add_func ("/engine/run/lag", test_lag);
+  g_test_add_func ("/engine/run/drift", test_drift);
+  g_test_add_func ("/engine/run/offset", test_offset);
+  g_test_add_func ("/engine/run/deadlock", test_deadlock);
+  g_test_add_func ("/engine/run/unmatched", test_unmatched);
+  g_test_add_func ("/engine/run/empty-and-again", test_empty_and_again);
+  return g_test_run ();
+}
