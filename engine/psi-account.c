@@ -150,21 +150,22 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
   ret_levels->mean_bytes = period_ps > 0 ? area / (double) period_ps : (double) sum;
 }
 
-/* The two ends of a channel, or any member of a communicator, and the sends of that end in program order. */
+/* One end of a channel, or any member of a communicator. */
 typedef struct
 {
   PsiRankId rank;
   guint slot;
-  GArray *sends; /* of PsiOpId, NULL if none */
 } PortEnd;
 
 typedef struct
 {
   const PsiWorld *world;
-  const gsize *first_op;
-  gint32 *chain; /* -1 = not known yet */
-  guint32 *nth;  /* messages before an op in its stream, of its kind and slot */
-  PortEnd *ends; /* [2 * port] */
+  gsize *first_op, *first_slot; /* of each rank */
+  PsiRankId *same;              /* a rank whose chains are those of this one */
+  gint32 *chain;                /* -1 = not known yet */
+  guint32 *nth;                 /* messages before an op in its stream, of its kind and slot */
+  PortEnd *ends;                /* [2 * port] */
+  GArray **sends;               /* [slots of all ranks] of PsiOpId in program order, NULL if none */
 } Chain;
 
 static guint chain_of (Chain *chain, PsiRankId rank, PsiOpId id);
@@ -215,7 +216,7 @@ chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
   return most;
 }
 
-/* Number the messages of a rank, and list the sends of each of its channels. */
+/* Number the messages of a rank, and list the sends of each of its slots. */
 static void
 number_messages (Chain *chain, PsiRankId rank)
 {
@@ -232,32 +233,80 @@ number_messages (Chain *chain, PsiRankId rank)
         {
           const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
           guint which = op->kind == PSI_OP_SEND ? 0 : op->kind == PSI_OP_RECV ? 1 : 2;
+          GArray **sends = &chain->sends[chain->first_slot[rank] + op->slot];
+          PsiOpId id = PSI_OP_ID (s, i);
 
           *nth++ = op->kind == PSI_OP_WORK ? 0 : counts[which * n_slots + op->slot]++;
           if (op->kind != PSI_OP_SEND)
             continue;
-          PsiPortId port = g_array_index (owner->ports, PsiPortId, op->slot);
-          for (guint e = 0; e < 2 && port != G_MAXUINT32; e++)
-            {
-              PortEnd *end = &chain->ends[2 * port + e];
-              PsiOpId id = PSI_OP_ID (s, i);
-
-              if (end->rank != rank || end->slot != op->slot)
-                continue;
-              if (end->sends == NULL)
-                end->sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
-              g_array_append_val (end->sends, id);
-              break;
-            }
+          if (*sends == NULL)
+            *sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
+          g_array_append_val (*sends, id);
         }
     }
+}
+
+/* The other end of a slot's channel. */
+static const PortEnd *
+other_end (const Chain *chain, PsiRankId rank, guint slot)
+{
+  PsiPortId port = g_array_index (psi_world_rank (chain->world, rank)->ports, PsiPortId, slot);
+  const PortEnd *end = &chain->ends[2 * port];
+
+  return end->rank == rank && end->slot == slot ? end + 1 : end;
+}
+
+/* Do two ranks with one program talk to ranks with one program, slot by slot? */
+static gboolean
+have_like_partners (const Chain *chain, PsiRankId a, PsiRankId b)
+{
+  const GArray *ports = psi_world_rank (chain->world, a)->ports, *others = psi_world_rank (chain->world, b)->ports;
+
+  if (ports->len != others->len)
+    return FALSE;
+  for (guint slot = 0; slot < ports->len; slot++)
+    {
+      PsiPortId x = g_array_index (ports, PsiPortId, slot), y = g_array_index (others, PsiPortId, slot);
+
+      if (x == G_MAXUINT32 || y == G_MAXUINT32 || !g_array_index (chain->world->ports, PsiPort, x).is_channel)
+        continue;
+      const PortEnd *p = other_end (chain, a, slot), *q = other_end (chain, b, slot);
+      if (p->slot != q->slot ||
+          psi_world_rank (chain->world, p->rank)->program != psi_world_rank (chain->world, q->rank)->program)
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* Ranks with one program have the same chains when that holds for their partners too; if it fails anywhere, each rank
+ * is looked at by itself. */
+static void
+find_same (Chain *chain)
+{
+  guint n_ranks = chain->world->ranks->len;
+  g_autoptr (GHashTable) first = g_hash_table_new (NULL, NULL);
+  gboolean alike = TRUE;
+
+  for (guint r = 0; r < n_ranks; r++)
+    {
+      gpointer program = psi_world_rank (chain->world, r)->program, found;
+
+      chain->same[r] = r;
+      if (g_hash_table_lookup_extended (first, program, NULL, &found))
+        chain->same[r] = GPOINTER_TO_UINT (found);
+      else
+        g_hash_table_insert (first, program, GUINT_TO_POINTER (r));
+    }
+  for (guint r = 0; r < n_ranks && alike; r++)
+    alike = chain->same[r] == r || have_like_partners (chain, r, chain->same[r]);
+  for (guint r = 0; r < n_ranks && !alike; r++)
+    chain->same[r] = r;
 }
 
 static guint
 chain_of (Chain *chain, PsiRankId rank, PsiOpId id)
 {
-  const PsiRank *owner = psi_world_rank (chain->world, rank);
-  const PsiOp *op = psi_program_op (owner->program, id);
+  const PsiOp *op = psi_program_op (psi_world_rank (chain->world, rank)->program, id);
   gint32 *known = &chain->chain[op_index (chain, rank, id)];
 
   if (op->kind == PSI_OP_WORK)
@@ -268,58 +317,75 @@ chain_of (Chain *chain, PsiRankId rank, PsiOpId id)
   guint most = chain_before (chain, rank, id);
   if (op->kind == PSI_OP_RECV)
     {
-      PsiPortId port = g_array_index (owner->ports, PsiPortId, op->slot);
-      const PortEnd *end = &chain->ends[2 * port];
-
-      if (end->rank == rank && end->slot == op->slot)
-        end++;
+      const PortEnd *end = other_end (chain, rank, op->slot);
+      PsiRankId sender = chain->same[end->rank];
+      const GArray *sends = chain->sends[chain->first_slot[sender] + end->slot];
       guint nth = chain->nth[op_index (chain, rank, id)];
-      if (end->sends != NULL && nth < end->sends->len)
-        most = MAX (most, chain_before (chain, end->rank, g_array_index (end->sends, PsiOpId, nth)));
+
+      if (sends != NULL && nth < sends->len)
+        most = MAX (most, chain_before (chain, sender, g_array_index (sends, PsiOpId, nth)));
     }
   const PsiTransfer *transfer = &g_array_index (chain->world->transfers, PsiTransfer, op->transfer);
   *known = (gint32) (most + transfer->hops);
   return (guint) *known;
 }
 
-guint
-psi_account_chain (const PsiWorld *world)
+/* Offsets of ranks, and who stands at each port. */
+static void
+find_ends (Chain *chain)
 {
-  guint n_ranks = world->ranks->len, longest = 0;
-  g_autofree gsize *first_op = g_new (gsize, n_ranks + 1);
-  g_autofree PortEnd *ends = g_new0 (PortEnd, 2 * world->ports->len + 2);
+  const PsiWorld *world = chain->world;
   g_autofree guint8 *n_ends = g_new0 (guint8, world->ports->len + 1);
 
-  first_op[0] = 0;
-  for (guint r = 0; r < n_ranks; r++)
+  for (guint r = 0; r < world->ranks->len; r++)
     {
       const PsiRank *rank = psi_world_rank (world, r);
 
-      first_op[r + 1] = first_op[r] + psi_program_n_ops (rank->program);
+      chain->first_op[r + 1] = chain->first_op[r] + psi_program_n_ops (rank->program);
+      chain->first_slot[r + 1] = chain->first_slot[r] + rank->ports->len;
       for (guint slot = 0; slot < rank->ports->len; slot++)
         {
           PsiPortId port = g_array_index (rank->ports, PsiPortId, slot);
 
           if (port != G_MAXUINT32 && n_ends[port] < 2)
-            ends[2 * port + n_ends[port]++] = (PortEnd){ .rank = r, .slot = slot };
+            chain->ends[2 * port + n_ends[port]++] = (PortEnd){ r, slot };
         }
     }
+}
+
+guint
+psi_account_chain (const PsiWorld *world)
+{
+  guint n_ranks = world->ranks->len, longest = 0;
+  g_autofree gsize *first_op = g_new0 (gsize, n_ranks + 1), *first_slot = g_new0 (gsize, n_ranks + 1);
+  g_autofree PortEnd *ends = g_new0 (PortEnd, 2 * world->ports->len + 2);
+  g_autofree PsiRankId *same = g_new (PsiRankId, n_ranks + 1);
+  Chain chain = { .world = world, .first_op = first_op, .first_slot = first_slot, .same = same, .ends = ends };
+
+  find_ends (&chain);
+  find_same (&chain);
   g_autofree gint32 *known = g_new (gint32, first_op[n_ranks] + 1);
-  memset (known, 0xff, (first_op[n_ranks] + 1) * sizeof *known);
   g_autofree guint32 *nth = g_new (guint32, first_op[n_ranks] + 1);
-  Chain chain = { .world = world, .first_op = first_op, .chain = known, .nth = nth, .ends = ends };
+  g_autofree GArray **sends = g_new0 (GArray *, first_slot[n_ranks] + 1);
+  chain.chain = known;
+  chain.nth = nth;
+  chain.sends = sends;
   for (guint r = 0; r < n_ranks; r++)
-    number_messages (&chain, r);
+    if (same[r] == r)
+      {
+        memset (known + first_op[r], 0xff, (first_op[r + 1] - first_op[r]) * sizeof *known);
+        number_messages (&chain, r);
+      }
   for (guint r = 0; r < n_ranks; r++)
     {
       const PsiProgram *program = psi_world_rank (world, r)->program;
 
-      for (guint s = 0; s < program->n_streams; s++)
+      for (guint s = 0; s < program->n_streams && same[r] == r; s++)
         for (guint i = 0; i < program->streams[s]->len; i++)
           longest = MAX (longest, chain_of (&chain, r, PSI_OP_ID (s, i)));
     }
-  for (guint e = 0; e < 2 * world->ports->len; e++)
-    g_clear_pointer (&ends[e].sends, g_array_unref);
+  for (gsize i = 0; i < first_slot[n_ranks]; i++)
+    g_clear_pointer (&sends[i], g_array_unref);
   return longest;
 }
 
@@ -328,6 +394,41 @@ mix (guint64 hash, guint64 value)
 {
   hash = (hash ^ value) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
   return hash ^ hash >> 29;
+}
+
+PsiRankId *
+psi_account_equals (const PsiWorld *world, const PsiRun *run)
+{
+  guint n_ranks = world->ranks->len;
+  PsiRankId *equals = g_new (PsiRankId, n_ranks + 1);
+  g_autoptr (GHashTable) first = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+
+  for (guint r = 0; r < n_ranks; r++)
+    {
+      const PsiProgram *program = psi_world_rank (world, r)->program;
+      const PsiOpTimes *times = run->times + run->first_op[r];
+      const PsiOpWait *waits = run->waits + run->first_wait[r];
+      gsize n = run->first_op[r + 1] - run->first_op[r], n_waits = run->first_wait[r + 1] - run->first_wait[r];
+      guint64 hash = (guint64) (gsize) program;
+      gpointer found;
+
+      /* Op times of ranks that differ do so in many places: some are enough to tell them apart. */
+      for (gsize i = 0; i < n; i += 1 + n / 64)
+        hash = mix (hash, (guint64) (times[i].start_ps ^ times[i].end_ps << 1));
+      equals[r] = r;
+      if (g_hash_table_lookup_extended (first, &hash, NULL, &found))
+        {
+          PsiRankId other = GPOINTER_TO_UINT (found);
+
+          if (psi_world_rank (world, other)->program == program &&
+              memcmp (times, run->times + run->first_op[other], n * sizeof *times) == 0 &&
+              memcmp (waits, run->waits + run->first_wait[other], n_waits * sizeof *waits) == 0)
+            equals[r] = other;
+        }
+      else
+        g_hash_table_insert (first, g_memdup2 (&hash, sizeof hash), GUINT_TO_POINTER (r));
+    }
+  return equals;
 }
 
 guint64

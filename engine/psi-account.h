@@ -52,6 +52,10 @@ typedef struct
 void psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const gint64 *base, gboolean rises_first,
                          PsiLevels *ret_levels, GArray *curve);
 
+/* For each rank the lowest one that runs the same program with the same op times: what is accounted for it holds for
+ * both. Returns [n_ranks] (transfer full). */
+PsiRankId *psi_account_equals (const PsiWorld *world, const PsiRun *run);
+
 /* The most messages (PsiTransfer.hops each) that must pass one after another between two works of any ranks. Order on
  * stream 0 counts as a need, order on other streams does not. A send that waits for work of its own rank starts anew.
  */

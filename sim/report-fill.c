@@ -186,9 +186,56 @@ add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, Psi
     }
 }
 
+/* Ranks simulated one by one that did the same at the same times. */
+typedef struct
+{
+  PsiRankId *first; /* [n_ranks] the lowest of those equal to a rank */
+  guint *gpus;      /* [n_ranks] of all equal ones, where the rank is the lowest; else 0 */
+} Equals;
+
+static void
+equals_init (Equals *equals, const PsiStep *step, const PsiRun *run)
+{
+  equals->first = psi_account_equals (step->world, run);
+  equals->gpus = g_new0 (guint, step->n_ranks + 1);
+  for (guint r = 0; r < step->n_ranks; r++)
+    {
+      /* What is always there must be the same too. */
+      if (memcmp (step->ranks[r].base, step->ranks[equals->first[r]].base, sizeof step->ranks[r].base) != 0)
+        equals->first[r] = r;
+      equals->gpus[equals->first[r]] += step->ranks[r].count;
+    }
+}
+
+static void
+equals_clear (Equals *equals)
+{
+  g_free (equals->first);
+  g_free (equals->gpus);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Equals, equals_clear)
+
+/* The row of an equal rank, for another GPU. FALSE: it must be filled. */
+static gboolean
+copy_row (PsiPlanReport *plan, const PsiStep *step, const Equals *equals, guint r, PsiRankReport *row)
+{
+  const PsiRankReport *from = &g_array_index (plan->ranks, PsiRankReport, equals->first[r]);
+  int stage = row->stage;
+  guint rank = row->rank, count = row->count;
+
+  if (step->schedule->pool != NULL || equals->first[r] == r || row->spans != NULL)
+    return FALSE;
+  *row = *from;
+  row->stage = stage;
+  row->rank = rank;
+  row->count = count;
+  return TRUE;
+}
+
 /* One row for each class of equal GPUs; the workers of a pool share a row. */
 static void
-fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTime origin_ps, gboolean curves)
+fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
+            gboolean curves)
 {
   const guint *pool = step->schedule->pool;
   guint first_gpu = 0;
@@ -206,11 +253,14 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTime
       first_gpu += row->count;
       if (curves)
         row->spans = g_array_new (FALSE, FALSE, sizeof (PsiSpan));
+      gboolean copied = copy_row (plan, step, equals, r, row);
       for (guint m = 0; m < members; m++)
         {
+          sent += sent_by (step, &rank[m], plan->by_kind);
+          if (copied)
+            continue;
           add_time (step, run, &rank[m], row);
           add_memory (step, run, &rank[m], origin_ps, curves, row);
-          sent += sent_by (step, &rank[m], plan->by_kind);
           if (curves)
             add_spans (step, run, &rank[m], origin_ps, row->spans);
         }
@@ -246,7 +296,7 @@ overhead_bytes (const PsiStep *step)
 }
 
 static void
-fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTime origin_ps)
+fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps)
 {
   g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
   gboolean real = step->machine->gpu.context_bytes > 0;
@@ -274,7 +324,8 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTim
 
   /* All GPUs' activations on one clock. */
   for (guint r = 0; r < step->n_ranks; r++)
-    psi_account_memory_events (step->world, run, step->ranks[r].id, step->ranks[r].count, events);
+    if (equals->gpus[r] > 0)
+      psi_account_memory_events (step->world, run, step->ranks[r].id, equals->gpus[r], events);
   guint kept = 0;
   for (guint i = 0; i < events->len; i++)
     if (g_array_index (events, PsiLevelEvent, i).level == PSI_MEMORY_ACTIVATIONS)
@@ -286,7 +337,8 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTim
 }
 
 static void
-fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTime origin_ps, gboolean curves)
+fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
+              gboolean curves)
 {
   g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
   g_autoptr (GArray) curve = curves ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
@@ -297,14 +349,14 @@ fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, PsiTi
       const PsiStepRank *rank = &step->ranks[r];
       const PsiOpTimes *times = run->times + run->first_op[rank->id];
 
-      for (guint s = 0; s < rank->program->n_streams; s++)
+      for (guint s = 0; s < rank->program->n_streams && equals->gpus[r] > 0; s++)
         for (guint i = 0; i < rank->program->streams[s]->len; i++, times++)
           {
             const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
 
             if (op->kind == PSI_OP_WORK)
               continue;
-            gint64 bytes = g_array_index (step->infos, PsiTransferInfo, op->transfer).flight_bytes * rank->count;
+            gint64 bytes = g_array_index (step->infos, PsiTransferInfo, op->transfer).flight_bytes * equals->gpus[r];
             PsiLevelEvent rise = { times->start_ps, bytes, 0 }, fall = { times->end_ps, -bytes, 0 };
 
             if (bytes == 0)
@@ -450,14 +502,16 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
 {
   PsiPlanReport *plan = psi_plan_report_new (name);
   PsiTime origin_ps = run->first_op[1] > 0 ? run->times[0].start_ps : 0;
+  g_auto (Equals) equals = { NULL, NULL };
   double bubble_ps = 0;
 
+  equals_init (&equals, step, run);
   plan->layout = describe_layout (step);
   plan->gpus = step->gpus;
   plan->step_time_ps = run->period_ps;
   fill_band (plan, step);
-  fill_ranks (plan, step, run, origin_ps, curves);
-  fill_memory (plan, step, run, origin_ps);
+  fill_ranks (plan, step, run, &equals, origin_ps, curves);
+  fill_memory (plan, step, run, &equals, origin_ps);
   for (guint i = 0; i < plan->ranks->len; i++)
     {
       const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
@@ -468,7 +522,7 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
         plan->main_rank = i;
     }
   plan->bubble_fraction = run->period_ps > 0 ? bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
-  fill_traffic (plan, step, run, origin_ps, curves);
+  fill_traffic (plan, step, run, &equals, origin_ps, curves);
   fill_throughput (plan, step);
   fill_update (plan, step);
   fill_assumptions (plan, step);
