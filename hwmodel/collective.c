@@ -8,11 +8,16 @@
  * pipeline are chosen between fill and overhead, and the best choice costs the square root of both. One constant for
  * each link, from the tables of nccl-tests (see the machine files).
  *
+ * A machine with a profile takes the measured time of that operation over that group: cost' = cost x measured / cost of
+ * the group alone, in a latency and rates that stay below what the links carry, so that the run gives the measured time
+ * on an idle machine and still shares the links.
+ *
  * Limits: one collective on an idle machine; all members start together. */
 
 #include "collective.h"
 
 #include "coll-model.h"
+#include "profile.h"
 #include "psi-time.h"
 
 #include <math.h>
@@ -185,6 +190,60 @@ choose (const PsiCollectiveCase *c, PsiCollectiveCost *best)
   best->latency_ps += c->machine->gpu.launch_ps + c->machine->gpu.minimum_kernel_ps;
 }
 
+/* What the profile says about the group, in seconds; negative if nothing. A message is as fast between two as in the
+ * smallest ring that was measured. */
+static double
+measured_s (const PsiCollectiveCase *c)
+{
+  const PsiProfile *profile = c->machine->profile;
+  guint n_ranks = c->n;
+
+  if (c->op == PSI_COLLECTIVE_SEND_RECV)
+    {
+      n_ranks = G_MAXUINT;
+      for (guint i = 0; i < profile->curves->len; i++)
+        {
+          const PsiCurve *curve = profile->curves->pdata[i];
+          if (curve->n_nodes == c->shape.n_nodes && g_str_equal (curve->name, "send_recv"))
+            n_ranks = MIN (n_ranks, curve->n_ranks);
+        }
+    }
+  return psi_profile_curve_time (profile, psi_collective_names[c->op], n_ranks, c->shape.n_nodes, c->bytes);
+}
+
+/* Give the cost the measured time. */
+static void
+take_measured (const PsiCollectiveCase *c, PsiCollectiveCost *cost)
+{
+  double time_s = measured_s (c);
+  PsiCollectiveCase alone = *c;
+  PsiCollectiveCost alone_cost = *cost;
+
+  if (time_s <= 0)
+    return;
+  alone.shape.nic_sharers = 0;
+  if (c->shape.n_nodes > 1 && c->shape.nic_sharers > c->shape.ranks_per_node)
+    {
+      fill_wires (&alone);
+      choose (&alone, &alone_cost);
+      time_s *= estimate_s (cost) / estimate_s (&alone_cost);
+    }
+  double intra_s = (double) cost->intra_bytes / cost->intra_bytes_per_s;
+  double inter_s = (double) cost->inter_bytes / cost->inter_bytes_per_s;
+  double wire_s = MAX (intra_s, inter_s);
+  /* As fast as the links go, and no faster: a group between two measured ones may load them more than either. */
+  double least_s = MAX ((double) cost->intra_bytes / (c->machine->intra.bytes_per_s * c->machine->intra.efficiency),
+                        (double) cost->inter_bytes / c->member_net_bytes_per_s);
+  time_s = MAX (time_s, least_s);
+  double slow_s = CLAMP (time_s - psi_time_to_s (cost->latency_ps), least_s, time_s);
+  cost->latency_ps = (gint64) floor ((time_s - slow_s) * 1e12);
+  slow_s = time_s - psi_time_to_s (cost->latency_ps);
+  if (!(wire_s > 0) || !(slow_s > 0))
+    return;
+  cost->intra_bytes_per_s *= wire_s / slow_s;
+  cost->inter_bytes_per_s *= wire_s / slow_s;
+}
+
 /* Ring or direct, bytes and steps, no time. */
 static void
 count_ideal (const PsiCollectiveCase *c, PsiCollectiveCost *ret_cost)
@@ -216,7 +275,11 @@ psi_collective_cost (const PsiMachine *machine, PsiCollectiveOp op, gint64 bytes
       if (machine->ideal)
         count_ideal (&c, &cost);
       else
-        choose (&c, &cost);
+        {
+          choose (&c, &cost);
+          if (machine->profile)
+            take_measured (&c, &cost);
+        }
       cost.steps = count_steps (op, cost.algorithm, &c.shape);
       cost.payload_bytes = count_payload (op, c.n, bytes);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Time of a kernel on a GPU.
  *
- *   every kernel   t = launches (launch + minimum) + work
+ *   every kernel   t = launches (launch + minimum) + work; on a GPU with a profile, products of a measured type and
+ *                  memory-bound kernels take what the profile's points say, launch included
  *   memory         work = bytes / (bandwidth x memory efficiency)
  *   roofline       work = max (flops / (peak x sustained), memory)
  *   product        work = max (waves x tile FLOPs (K + K0) / (tile rate of one SM), memory), best tile and K split
@@ -28,6 +29,7 @@
  * products, kernels that share the GPU. */
 
 #include "machine.h"
+#include "profile.h"
 #include "psi-time.h"
 
 #include <math.h>
@@ -41,9 +43,9 @@
  * root (heads of 192/128 in the tables of SimuMax). */
 #define ATTENTION_HEAD 128
 #define ATTENTION_HEAD_RAMP 28
-/* The machine file gives the second generation. The first reached 0.57 of it (FlashAttention-2: 1.7 to 3 times faster; published
- * steps of long sequences on A100 and H100); the third, with TMA and asynchronous products, 1.5 to 2 times on Hopper
- * (FlashAttention-3, arXiv 2407.08608, figures 5 and 6). Blackwell's share is given for its own kernels. */
+/* The machine file gives the second generation. The first reached 0.57 of it (FlashAttention-2: 1.7 to 3 times faster;
+ * published steps of long sequences on A100 and H100); the third, with TMA and asynchronous products, 1.5 to 2 times on
+ * Hopper (FlashAttention-3, arXiv 2407.08608, figures 5 and 6). Blackwell's share is given for its own kernels. */
 #define ATTENTION_FIRST 0.57
 #define ATTENTION_THIRD 1.6
 /* Unbatched unaligned products keep the matrix units, at half the rate (odd vocabularies). */
@@ -214,10 +216,36 @@ attention_s (const PsiGpu *gpu, const PsiKernel *kernel)
   return MAX (flops * padded / rate, memory_s (gpu, bytes));
 }
 
+/* By the measured points; negative: nothing like it was measured. */
+static double
+measured_s (const PsiGpu *gpu, const PsiKernel *kernel)
+{
+  double launches = MAX (1, kernel->launches), each_s = -1;
+  PsiDtype dtype = psi_gpu_dtype (gpu, kernel->dtype);
+  double flops = 2.0 * (double) kernel->batch * (double) kernel->m * (double) kernel->n * (double) kernel->k;
+
+  if (kernel->kind == PSI_KERNEL_MEMORY && kernel->bytes > 0)
+    {
+      each_s = psi_profile_curve_time (gpu->profile, "device_copy", 1, 1, (gint64) ceil (kernel->bytes / launches));
+      return each_s < 0 ? each_s : launches * each_s;
+    }
+  if (kernel->kind == PSI_KERNEL_GEMM && flops > 0)
+    each_s =
+        psi_profile_gemm_time (gpu->profile, dtype, PSI_PROFILE_ANY, kernel->batch, kernel->m, kernel->n, kernel->k);
+  if (each_s < 0)
+    return each_s;
+  /* Several equal products: flops are of all of them. */
+  double products = kernel->flops > 0 ? kernel->flops / flops : 1;
+  return products * each_s + MAX (0, launches - products) * psi_time_to_s (gpu->launch_ps + gpu->minimum_kernel_ps);
+}
+
 double
 psi_gpu_kernel_s (const PsiGpu *gpu, const PsiKernel *kernel)
 {
   double work = 0;
+  if (gpu->profile && (work = measured_s (gpu, kernel)) >= 0)
+    return work;
+  work = 0;
   switch (kernel->kind)
     {
     case PSI_KERNEL_GEMM:

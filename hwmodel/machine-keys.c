@@ -24,6 +24,7 @@ typedef enum
   KIND_YES,    /* gboolean */
   KIND_CHOICE, /* an enum: the place in `choices` */
   KIND_WORD,   /* char *, one of `choices` */
+  KIND_FILE,   /* char *, NULL where the key is absent */
   N_KINDS
 } KeyKind;
 
@@ -68,6 +69,7 @@ static const struct
   [KIND_SPEED] = { "a bandwidth (MB/s GB/s TB/s Mb/s Gb/s Tb/s, or unlimited)", rate_units },
   [KIND_FLOPS] = { "a rate (GFLOP/s TFLOP/s PFLOP/s)", flops_units },
   [KIND_REAL] = { "a number", no_units },
+  [KIND_FILE] = { "a profile, *.json", NULL },
   [KIND_YES] = { "yes or no", NULL },
   [KIND_CHOICE] = { "a word", NULL },
   [KIND_WORD] = { "a word", NULL },
@@ -130,6 +132,7 @@ static const Key keys[] = {
   { "gpu", "launch", KIND_TIME, GPU (launch_ps), 0, 1e9, NULL, NULL },
   { "gpu", "minimum_kernel", KIND_TIME, GPU (minimum_kernel_ps), 0, 1e9, NULL, NULL },
   { "gpu", "context", KIND_BYTES, GPU (context_bytes), 0, 1e12, NULL, NULL },
+  { "gpu", "profile", KIND_FILE, NODE (profile_file), 0, 0, NULL, NULL },
   { "gpu", "source", KIND_TEXT, GPU (source), 0, 0, NULL, NULL },
 
   { "host", "issue_pytorch", KIND_TIME, HOST (issue_ps_pytorch), 0, 1e12, NULL, NULL },
@@ -257,8 +260,9 @@ store (const Key *key, const char *group, const char *text, gpointer target, con
   switch (key->kind)
     {
     case KIND_TEXT:
+    case KIND_FILE:
       if (*text == '\0')
-        return set_value_error (error, where, group, key->name, text, "is empty (allowed: %s)", kinds[KIND_TEXT].what);
+        return set_value_error (error, where, group, key->name, text, "is empty (allowed: %s)", kinds[key->kind].what);
       g_free (*(char **) place);
       *(char **) place = g_strdup (text);
       return TRUE;
@@ -350,6 +354,8 @@ psi_machine_keys_read (GKeyFile *file, const char *group, const char *table, gpo
       if (!g_str_equal (key->table, table))
         continue;
       g_autofree char *raw = g_key_file_get_value (file, group, key->name, NULL);
+      if (!raw && key->kind == KIND_FILE)
+        continue;
       if (!raw && !key->fallback)
         {
           g_set_error (error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_VALUE, "%s: [%s] %s is missing (allowed: %s%s%s)",

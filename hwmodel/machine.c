@@ -5,6 +5,7 @@
 #include "machine.h"
 
 #include "machine-keys.h"
+#include "machine-profile.h"
 
 #include "data-dirs.h"
 #include "nearest.h"
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #define SUFFIX ".machine"
+#define PROFILE_SUFFIX ".json"
 
 G_DEFINE_QUARK (psi - machine - error - quark, psi_machine_error)
 
@@ -41,6 +43,8 @@ psi_machine_free (PsiMachine *machine)
   g_free (machine->intra.source);
   g_free (machine->inter.name);
   g_free (machine->inter.source);
+  g_free (machine->profile_file);
+  psi_profile_free (machine->profile);
   g_free (machine);
 }
 
@@ -165,6 +169,36 @@ check_machine (PsiMachine *machine, const char *where, GError **error)
   return TRUE;
 }
 
+/* [gpu] profile, relative to the machine file. */
+static gboolean
+read_profile (PsiMachine *machine, const char *path, const char *where, GError **error)
+{
+  g_autofree char *folder = g_path_get_dirname (path);
+  g_autofree char *file = g_path_is_absolute (machine->profile_file)
+                              ? g_strdup (machine->profile_file)
+                              : g_build_filename (folder, machine->profile_file, NULL);
+  PsiProfile *profile = psi_profile_load (file, error);
+  if (!profile)
+    {
+      g_prefix_error (error, "%s: [gpu] profile: ", where);
+      return FALSE;
+    }
+  psi_machine_take_profile (machine, profile);
+  return TRUE;
+}
+
+static PsiMachine *
+load_profile (const char *path, GError **error)
+{
+  PsiMachine *machine = psi_machine_from_profile (path, error);
+  if (machine)
+    {
+      g_free (machine->description);
+      machine->description = describe (machine);
+    }
+  return machine;
+}
+
 static PsiMachine *
 load_file (const char *path, const char *where, GError **error)
 {
@@ -180,6 +214,8 @@ load_file (const char *path, const char *where, GError **error)
       set_ideal_link (&machine->intra, "ideal", PSI_LINK_NVLINK);
       set_ideal_link (&machine->inter, "ideal", PSI_LINK_NETWORK);
     }
+  if (machine->profile_file && !read_profile (machine, path, where, error))
+    return NULL;
 
   machine->name = g_path_get_basename (path);
   if (g_str_has_suffix (machine->name, SUFFIX))
@@ -227,6 +263,8 @@ psi_machine_load (const char *name_or_path, GError **error)
   g_autofree char *preset = find_preset (name_or_path);
   if (preset)
     return load_file (preset, preset, error);
+  if (g_str_has_suffix (name_or_path, PROFILE_SUFFIX))
+    return load_profile (name_or_path, error);
   if (g_file_test (name_or_path, G_FILE_TEST_IS_REGULAR))
     return load_file (name_or_path, name_or_path, error);
   if (strchr (name_or_path, '/') || g_str_has_suffix (name_or_path, SUFFIX))

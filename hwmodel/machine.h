@@ -48,6 +48,8 @@ typedef struct
   char *source;
 } PsiLink;
 
+struct _PsiProfile; /* profile.h */
+
 typedef struct
 {
   char *name; /* "NVIDIA A100-SXM4-80GB" */
@@ -82,6 +84,8 @@ typedef struct
 
   gint64 context_bytes; /* CUDA context and libraries, outside the framework's allocator */
   char *source;
+
+  const struct _PsiProfile *profile; /* measured products and copies go before all this; NULL = none; the machine's */
 } PsiGpu;
 
 typedef struct
@@ -105,11 +109,15 @@ typedef struct
   char *node_source;
   PsiLink intra; /* inside a node */
   PsiLink inter; /* between nodes */
+
+  struct _PsiProfile *profile; /* measured curves, NULL = none */
+  char *profile_file;          /* [gpu] profile, as written, or NULL */
 } PsiMachine;
 
-/* Load a preset or alias by name ("a100"), or a file by path (any file that exists; *.machine by custom). A preset goes
- * before a file of the same name in the current directory; write ./NAME for the file. Presets are looked up by
- * psi_data_find(). Unknown names are errors with a "did you mean". Returns (transfer full). */
+/* Load a preset or alias by name ("a100"), or a file by path: a machine file (*.machine by custom), or a profile
+ * (*.json) over the preset of its GPU. [gpu] profile of a machine file is relative to that file. A preset goes before a
+ * file of the same name in the current directory; write ./NAME for the file. Presets are looked up by psi_data_find().
+ * Unknown names are errors with a "did you mean". Returns (transfer full). */
 PsiMachine *psi_machine_load (const char *name_or_path, GError **error);
 void psi_machine_free (PsiMachine *machine);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiMachine, psi_machine_free)

@@ -51,7 +51,7 @@ roofline_s (const PsiProfile *profile, PsiDtype dtype, gint64 batch, gint64 m, g
 
 /* Efficiency from the nearest shapes, leaving out those equal to `without` (NULL: none). */
 static double
-from_neighbours (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, const double log2_shape[4],
+from_neighbours (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, const double log2_shape[4],
                  const PsiProfileGemm *without)
 {
   double distances[NEIGHBOURS], values[NEIGHBOURS], weights = 0, sum = 0;
@@ -60,7 +60,7 @@ from_neighbours (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, const 
   for (guint i = 0; i < profile->gemms->len; i++)
     {
       const PsiProfileGemm *gemm = &g_array_index (profile->gemms, PsiProfileGemm, i);
-      double distance = pass != PSI_PASS_ANY && gemm->pass != pass ? 1 : 0;
+      double distance = pass != PSI_PROFILE_ANY && gemm->pass != pass ? 1 : 0;
       if (gemm->dtype != dtype)
         continue;
       if (without && gemm->batch == without->batch && gemm->m == without->m && gemm->n == without->n &&
@@ -89,8 +89,8 @@ from_neighbours (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, const 
 }
 
 static double
-predict_s (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, const double log2_shape[4], gint64 batch, gint64 m,
-           gint64 n, gint64 k, const PsiProfileGemm *without)
+predict_s (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, const double log2_shape[4], gint64 batch,
+           gint64 m, gint64 n, gint64 k, const PsiProfileGemm *without)
 {
   double share = from_neighbours (profile, dtype, pass, log2_shape, without) * wave_share (profile, batch, m, n);
   double least_s = roofline_s (profile, dtype, batch, m, n, k);
@@ -220,8 +220,8 @@ psi_profile_prepare_gemms (PsiProfile *profile)
 }
 
 double
-psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, gint64 batch, gint64 m, gint64 n,
-                             gint64 k)
+psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, gint64 batch, gint64 m,
+                             gint64 n, gint64 k)
 {
   double sum = 0;
   guint hits = 0;
@@ -231,7 +231,7 @@ psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiPass 
   for (guint i = 0; i < profile->gemms->len; i++)
     {
       const PsiProfileGemm *gemm = &g_array_index (profile->gemms, PsiProfileGemm, i);
-      if (gemm->dtype == dtype && (pass == PSI_PASS_ANY || gemm->pass == pass) && gemm->batch == batch &&
+      if (gemm->dtype == dtype && (pass == PSI_PROFILE_ANY || gemm->pass == pass) && gemm->batch == batch &&
           gemm->m == m && gemm->n == n && gemm->k == k)
         {
           sum += gemm->efficiency;
@@ -246,7 +246,7 @@ psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiPass 
 }
 
 double
-psi_profile_gemm_time (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, gint64 batch, gint64 m, gint64 n,
+psi_profile_gemm_time (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, gint64 batch, gint64 m, gint64 n,
                        gint64 k)
 {
   double efficiency = psi_profile_gemm_efficiency (profile, dtype, pass, batch, m, n, k);

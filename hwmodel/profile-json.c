@@ -409,9 +409,9 @@ read_gemm (PsiProfile *profile, const Place *place, JsonObject *object)
   if (dtype == NULL || psi_profile_dtype (dtype) < 0)
     return fail (place, "'dtype' is missing or unknown");
   gemm.dtype = (PsiDtype) psi_profile_dtype (dtype);
-  while (gemm.pass < PSI_N_PASSES && pass && !g_str_equal (pass, psi_profile_pass_names[gemm.pass]))
+  while (gemm.pass < PSI_N_PROFILE_PASSES && pass && !g_str_equal (pass, psi_profile_pass_names[gemm.pass]))
     gemm.pass++;
-  if (gemm.pass == PSI_N_PASSES)
+  if (gemm.pass == PSI_N_PROFILE_PASSES)
     return fail (place, "'pass' is '%s', allowed are forward, input, weight", pass);
   if (!get_number (place, object, "batch", 1, 1e9, 1, &batch) ||
       !get_number (place, object, "m", 1, 1e9, (double) NAN, &m) ||

@@ -125,9 +125,10 @@ add_gemms (PsiProfile *profile, const PsiSamples *samples)
                               .time_ns = sample->time_ns,
                               .p10_ns = sample->p10_ns,
                               .p90_ns = sample->p90_ns };
-      for (gemm.pass = 0; gemm.pass < PSI_N_PASSES && !g_str_equal (sample->pass, psi_profile_pass_names[gemm.pass]);)
+      for (gemm.pass = 0;
+           gemm.pass < PSI_N_PROFILE_PASSES && !g_str_equal (sample->pass, psi_profile_pass_names[gemm.pass]);)
         gemm.pass++;
-      if (dtype < 0 || gemm.pass == PSI_N_PASSES)
+      if (dtype < 0 || gemm.pass == PSI_N_PROFILE_PASSES)
         {
           skipped++;
           continue;

@@ -10,10 +10,10 @@ const char *const psi_profile_dtype_names[PSI_N_DTYPES] = {
   [PSI_DTYPE_FP32] = "fp32", [PSI_DTYPE_TF32] = "tf32",   [PSI_DTYPE_FP16] = "fp16",   [PSI_DTYPE_BF16] = "bf16",
   [PSI_DTYPE_FP8] = "fp8",   [PSI_DTYPE_MXFP8] = "mxfp8", [PSI_DTYPE_NVFP4] = "nvfp4",
 };
-const char *const psi_profile_pass_names[PSI_N_PASSES] = {
-  [PSI_PASS_FORWARD] = "forward",
-  [PSI_PASS_INPUT] = "input",
-  [PSI_PASS_WEIGHT] = "weight",
+const char *const psi_profile_pass_names[PSI_N_PROFILE_PASSES] = {
+  [PSI_PROFILE_FORWARD] = "forward",
+  [PSI_PROFILE_INPUT] = "input",
+  [PSI_PROFILE_WEIGHT] = "weight",
 };
 
 int

@@ -18,17 +18,17 @@
 
 typedef enum
 {
-  PSI_PASS_FORWARD,
-  PSI_PASS_INPUT,  /* gradient of the input */
-  PSI_PASS_WEIGHT, /* gradient of the weight, accumulated */
-  PSI_N_PASSES,
-  PSI_PASS_ANY = PSI_N_PASSES
-} PsiPass;
+  PSI_PROFILE_FORWARD,
+  PSI_PROFILE_INPUT,  /* gradient of the input */
+  PSI_PROFILE_WEIGHT, /* gradient of the weight, accumulated */
+  PSI_N_PROFILE_PASSES,
+  PSI_PROFILE_ANY = PSI_N_PROFILE_PASSES
+} PsiProfilePass;
 
 typedef struct
 {
   PsiDtype dtype;
-  PsiPass pass;
+  PsiProfilePass pass;
   gint64 batch, m, n, k; /* result m x n, summed over k */
   double time_ns, p10_ns, p90_ns;
   double log2_shape[4]; /* of batch, m, n, k */
@@ -36,7 +36,7 @@ typedef struct
   double in_wave;       /* efficiency without the loss of a partly filled last wave */
 } PsiProfileGemm;
 
-typedef struct
+typedef struct _PsiProfile
 {
   char *name;                             /* file stem, or the GPU's name */
   char *kind, *source;                    /* source: NULL = none given */
@@ -85,12 +85,12 @@ double psi_profile_curve_time (const PsiProfile *profile, const char *name, guin
 /* Share of the roofline max (2 b m n k / peak, element bytes x b (mn + mk + nk) / memory rate) that a product reaches,
  * peak and memory rate being the profile's own; 0: no product of that type was measured. A measured shape hits exactly;
  * else the nearest shapes in log2 (batch, m, n, k) count by their distance, see profile-gemm.c. */
-double psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, gint64 batch, gint64 m,
-                                    gint64 n, gint64 k);
+double psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, gint64 batch,
+                                    gint64 m, gint64 n, gint64 k);
 
 /* The same as time in seconds, negative if the type was not measured. */
-double psi_profile_gemm_time (const PsiProfile *profile, PsiDtype dtype, PsiPass pass, gint64 batch, gint64 m, gint64 n,
-                              gint64 k);
+double psi_profile_gemm_time (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, gint64 batch, gint64 m,
+                              gint64 n, gint64 k);
 
 /* A single number by name ("memory_first_all_reduce_bytes"), NAN if there is none. n_ranks 0: any group. */
 double psi_profile_value (const PsiProfile *profile, const char *name, guint n_ranks);
@@ -98,7 +98,7 @@ double psi_profile_value (const PsiProfile *profile, const char *name, guint n_r
 /* "fp32" ...; -1 if it is none. */
 int psi_profile_dtype (const char *name);
 extern const char *const psi_profile_dtype_names[PSI_N_DTYPES];
-extern const char *const psi_profile_pass_names[PSI_N_PASSES];
+extern const char *const psi_profile_pass_names[PSI_N_PROFILE_PASSES];
 
 #define PSI_PROFILE_ERROR (psi_profile_error_quark ())
 typedef enum

@@ -113,19 +113,19 @@ test_products (void)
   };
 
   /* As measured where it was measured. */
-  assert_near (psi_profile_gemm_time (profile, PSI_DTYPE_FP16, PSI_PASS_FORWARD, 1, 1024, 2048, 512),
+  assert_near (psi_profile_gemm_time (profile, PSI_DTYPE_FP16, PSI_PROFILE_FORWARD, 1, 1024, 2048, 512),
                product_ns (1024, 2048, 512) * 1e-9, 1e-9);
   for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
     {
       const gint64 *x = shapes[i];
-      double seconds = psi_profile_gemm_time (profile, PSI_DTYPE_FP16, PSI_PASS_ANY, 1, x[0], x[1], x[2]);
+      double seconds = psi_profile_gemm_time (profile, PSI_DTYPE_FP16, PSI_PROFILE_ANY, 1, x[0], x[1], x[2]);
       assert_near (seconds, product_ns ((double) x[0], (double) x[1], (double) x[2]) * 1e-9, 0.05);
-      double efficiency = psi_profile_gemm_efficiency (profile, PSI_DTYPE_FP16, PSI_PASS_ANY, 1, x[0], x[1], x[2]);
+      double efficiency = psi_profile_gemm_efficiency (profile, PSI_DTYPE_FP16, PSI_PROFILE_ANY, 1, x[0], x[1], x[2]);
       g_assert_cmpfloat (efficiency, >, 0);
       g_assert_cmpfloat (efficiency, <=, 1);
     }
-  g_assert_cmpfloat (psi_profile_gemm_time (profile, PSI_DTYPE_BF16, PSI_PASS_ANY, 1, 64, 64, 64), <, 0);
-  g_assert_cmpfloat (psi_profile_gemm_efficiency (profile, PSI_DTYPE_BF16, PSI_PASS_ANY, 1, 64, 64, 64), ==, 0);
+  g_assert_cmpfloat (psi_profile_gemm_time (profile, PSI_DTYPE_BF16, PSI_PROFILE_ANY, 1, 64, 64, 64), <, 0);
+  g_assert_cmpfloat (psi_profile_gemm_efficiency (profile, PSI_DTYPE_BF16, PSI_PROFILE_ANY, 1, 64, 64, 64), ==, 0);
 }
 
 /* Waves: 10 SMs and tiles of 128 x 256 give products that take as long as the next full wave. */
@@ -154,7 +154,7 @@ test_waves (void)
   g_assert_cmpuint (profile->tile_m, ==, 128);
   g_assert_cmpuint (profile->tile_n, ==, 256);
   for (int m = 10; m <= 40; m += 3) /* shapes left out above */
-    assert_near (psi_profile_gemm_time (profile, PSI_DTYPE_BF16, PSI_PASS_ANY, 1, 128 * m, 512, 1024),
+    assert_near (psi_profile_gemm_time (profile, PSI_DTYPE_BF16, PSI_PROFILE_ANY, 1, 128 * m, 512, 1024),
                  ceil (m * 2 / 10.0) * 10e-6, 0.02);
 }
 
@@ -208,8 +208,8 @@ test_file (void)
   g_assert_cmpstr (again->source, ==, "a table");
   g_assert_cmpstr (again->kind, ==, "published");
   g_assert_cmpuint (again->gemms->len, ==, profile->gemms->len);
-  assert_near (psi_profile_gemm_time (again, PSI_DTYPE_FP16, PSI_PASS_ANY, 1, 300, 700, 900),
-               psi_profile_gemm_time (profile, PSI_DTYPE_FP16, PSI_PASS_ANY, 1, 300, 700, 900), 1e-4);
+  assert_near (psi_profile_gemm_time (again, PSI_DTYPE_FP16, PSI_PROFILE_ANY, 1, 300, 700, 900),
+               psi_profile_gemm_time (profile, PSI_DTYPE_FP16, PSI_PROFILE_ANY, 1, 300, 700, 900), 1e-4);
   assert_near (psi_profile_curve_time (again, "all_reduce", 3, 1, 12345),
                psi_profile_curve_time (profile, "all_reduce", 3, 1, 12345), 1e-4);
 

@@ -11,26 +11,6 @@
 /* Shares of the datasheet under which something is wrong, not just slow. */
 static const double least_product = 0.6, least_memory = 0.75, least_host_link = 0.5, least_collective = 0.7;
 
-PsiMachine *
-psi_profile_datasheet (const PsiProfile *profile)
-{
-  if (profile->gpu == NULL)
-    return NULL;
-  if (g_str_equal (profile->gpu, "CPU core"))
-    return psi_machine_load ("host", NULL);
-  g_autoptr (GPtrArray) presets = psi_machine_list ();
-  for (guint i = 0; i < presets->len; i++)
-    {
-      const PsiMachineEntry *entry = presets->pdata[i];
-      if (g_str_has_prefix (entry->summary, "= "))
-        continue;
-      g_autoptr (PsiMachine) machine = psi_machine_load (entry->name, NULL);
-      if (machine != NULL && g_ascii_strcasecmp (machine->gpu.name, profile->gpu) == 0)
-        return g_steal_pointer (&machine);
-    }
-  return NULL;
-}
-
 /* ---- Measured against the datasheet ---- */
 
 typedef struct
@@ -162,7 +142,7 @@ static void
 append_curves (GString *out, const PsiProfile *profile, const PsiTerminal *terminal)
 {
   static const char *const heads[] = { "curve",  "ranks", "nodes", "points",   "start-up", "bandwidth",
-                                       "ranges", "fit",  "p90",   "left out", "p90" };
+                                       "ranges", "fit",   "p90",   "left out", "p90" };
   g_autoptr (PsiTable) table = psi_table_new ("lrrrrrrrrrr", 2);
 
   for (guint i = 0; i < G_N_ELEMENTS (heads); i++)
