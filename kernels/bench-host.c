@@ -2,7 +2,7 @@
 /* Measure CPU cores as if each were a small GPU: OpenBLAS products on one thread, memory-bound loops, and all-reduce
  * and messages between processes through shared memory. Plain C; builds with
  *
- *   cc -O2 -std=gnu11 -o bench-host bench-host*.c bench-common.c -I/usr/include/openblas -lopenblas -lpthread -lm
+ *   cc -O3 -std=gnu11 -o bench-host bench-host*.c bench-common.c -I/usr/include/openblas -lopenblas -lpthread -lm
  *
  * All ranks measure at once, since cores share caches and memory; buffers rotate through more than twice the last cache
  * level, since a training step never finds its tensors there. `time_ns` is wall time, `cpu_ns` the CPU time of rank 0:

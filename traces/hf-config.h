@@ -8,7 +8,7 @@
 typedef struct
 {
   char *name;   /* "gpt2" : the file's name or _name_or_path */
-  char *family; /* gpt llama moe bert t5 vit */
+  char *family; /* gpt llama moe bert t5 vit mlp */
   gint64 layers, hidden, heads, kv_heads, head_dim, ffn, vocab, sequence;
   char *activation; /* gelu swiglu relu gated-gelu */
   char *norm;       /* layernorm rmsnorm */

@@ -38,7 +38,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "tokens per sample; from the model unless written" },
   MODEL (DROPOUT), .name = "dropout", REAL (0, 1), .fallback = "0",
     .help = "dropout probability; above 0 the masks are kept for the backward pass" },
-  MODEL (FAMILY), .name = "family", ONE_OF ("gpt llama moe bert t5 vit"),
+  MODEL (FAMILY), .name = "family", ONE_OF ("gpt llama moe bert t5 vit mlp"),
     .help = "kind of network of a custom model; of a preset, another kind with its dimensions" },
   MODEL (LAYERS), .name = "layers", COUNT (1, 100000),
     .help = "transformer blocks; from the model unless written" },

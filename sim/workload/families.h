@@ -10,6 +10,7 @@ extern const PsiFamily psi_family_moe;
 extern const PsiFamily psi_family_bert;
 extern const PsiFamily psi_family_t5;
 extern const PsiFamily psi_family_vit;
+extern const PsiFamily psi_family_mlp;
 
 /* The paper's K equal stages: keys psi_p psi_a psi_int forward backward backward_weight. (transfer full) */
 PsiModel *psi_uniform_expand (const PsiSettings *settings, const PsiLowering *lowering, guint stages, GError **error);

@@ -14,7 +14,8 @@
 G_DEFINE_QUARK (psi - workload - error - quark, psi_workload_error)
 
 const PsiFamily *const psi_families[] = {
-  &psi_family_gpt, &psi_family_llama, &psi_family_moe, &psi_family_bert, &psi_family_t5, &psi_family_vit, NULL,
+  &psi_family_gpt, &psi_family_llama, &psi_family_moe, &psi_family_bert,
+  &psi_family_t5,  &psi_family_vit,   &psi_family_mlp, NULL,
 };
 
 /* What a family is unless the user says otherwise. */
@@ -32,6 +33,7 @@ static const FamilyDefaults family_defaults[] = {
   { "bert", "gelu", "layernorm", TRUE, TRUE, TRUE, TRUE, TRUE, 30522, 512 },
   { "t5", "relu", "rmsnorm", FALSE, FALSE, TRUE, FALSE, FALSE, 32128, 512 },
   { "vit", "gelu", "layernorm", TRUE, TRUE, FALSE, TRUE, FALSE, 0, 0 },
+  { "mlp", "relu", "layernorm", FALSE, FALSE, FALSE, FALSE, FALSE, 0, 1 },
 };
 
 static const PsiKeyId dimension_keys[] = {
@@ -223,6 +225,8 @@ apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **er
     d->tied = psi_settings_bool (settings, PSI_KEY_TIED);
   if (psi_settings_has (settings, PSI_KEY_FFN))
     d->ffn = d->expert_ffn = psi_settings_count (settings, PSI_KEY_FFN);
+  else if (d->ffn == 0 && g_str_equal (d->family, "mlp"))
+    d->ffn = d->hidden;
   else if (d->ffn == 0) /* three matrices of 8/3 h have the size of two of 4 h */
     d->ffn = is_gated (d->activation) ? (8 * d->hidden / 3 + 255) / 256 * 256 : 4 * d->hidden;
   if (d->experts > 0 && d->expert_ffn == 0)
@@ -270,10 +274,13 @@ static gboolean
 load_custom (PsiModelSource *source, const PsiSettings *settings, GError **error)
 {
   static const PsiKeyId needed[] = { PSI_KEY_LAYERS, PSI_KEY_HIDDEN, PSI_KEY_HEADS };
+  const char *family =
+      psi_settings_has (settings, PSI_KEY_FAMILY) ? psi_settings_text (settings, PSI_KEY_FAMILY) : "gpt";
+  gboolean headless = g_str_equal (family, "mlp");
   PsiModelDimensions *dimensions;
 
   for (guint i = 0; i < G_N_ELEMENTS (needed); i++)
-    if (!psi_settings_has (settings, needed[i]))
+    if (!(headless && needed[i] == PSI_KEY_HEADS) && !psi_settings_has (settings, needed[i]))
       {
         g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
                      "%s: 'custom' needs '%s' (needed: layers hidden heads)",
@@ -282,8 +289,8 @@ load_custom (PsiModelSource *source, const PsiSettings *settings, GError **error
       }
   dimensions = g_new0 (PsiModelDimensions, 1);
   dimensions->name = g_strdup ("custom");
-  set_family (dimensions,
-              psi_settings_has (settings, PSI_KEY_FAMILY) ? psi_settings_text (settings, PSI_KEY_FAMILY) : "gpt");
+  dimensions->heads = headless ? 1 : 0;
+  set_family (dimensions, family);
   return set_dimensions (source, settings, dimensions, error);
 }
 
