@@ -458,6 +458,13 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
       !resolve_batch (plan, s, error))
     return NULL;
 
+  plan->in_flight = psi_settings_has (s, PSI_KEY_IN_FLIGHT) ? psi_settings_count (s, PSI_KEY_IN_FLIGHT) : 0;
+  if (plan->in_flight > 0 && plan->schedule != &psi_schedule_auto)
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_IN_FLIGHT),
+              "'%" G_GINT64_FORMAT "' goes with schedule 'auto' only", plan->in_flight);
+      return NULL;
+    }
   plan->recompute = (PsiRecompute) index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
   plan->recompute_every = (guint) psi_settings_count (s, PSI_KEY_RECOMPUTE_EVERY);
   plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "math") != 0;

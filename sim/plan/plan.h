@@ -31,6 +31,7 @@ typedef struct
   guint zero, shard_group;       /* shard_group: GPUs that share one sharded copy */
   const PsiScheduleKind *schedule;
   PsiSchedule *file; /* the order, when the schedule is a file; owned */
+  gint64 in_flight;  /* schedule auto: memory of 1F1B with so many ranks; 0 = pp */
   PsiUpdateRule update;
   PsiPlacement placement;
   gboolean cyclic, by_stage; /* by_stage: the model is cut over GPUs */

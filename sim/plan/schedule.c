@@ -17,6 +17,7 @@ const PsiScheduleKind *const psi_schedules[] = { &psi_schedule_none,
                                                  &psi_schedule_dualpipe,
                                                  &psi_schedule_dualpipe_v,
                                                  &psi_schedule_cyclic,
+                                                 &psi_schedule_auto,
                                                  NULL };
 
 const char psi_token_letters[PSI_N_TOKEN_KINDS] = { 'F', 'B', 'I', 'W', 'U' };

@@ -118,6 +118,9 @@ typedef struct
   const gint64 *forward_ps, *backward_ps; /* [stages] times of one stage, for the virtual timeline */
   const gint64 *weight_ps;                /* [stages] the weight half of backward_ps */
   gint64 transfer_ps;                     /* of a boundary tensor from one rank to the next */
+  gint64 in_flight;                       /* auto: memory of 1F1B with so many ranks; 0 = as many as there are */
+  const gint64 *kept_bytes,
+      *late_bytes; /* [stages] activations of a micro-batch, and what its weight half needs of them */
 } PsiScheduleShape;
 
 /* A kind of schedule: one file, one row in psi_schedules[]. */

@@ -154,10 +154,9 @@ PsiStep *psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const Psi
 void psi_step_free (PsiStep *step);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiStep, psi_step_free)
 
-/* The plan's order as data, without programs: for `schedule show`. The first thing psi_step_new() makes. (transfer
+/* The plan's order as data: the first thing psi_step_new() makes, once plan, machine and partition are known. (transfer
  * full) */
-PsiSchedule *psi_step_schedule (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape,
-                                GError **error);
+PsiSchedule *psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **error);
 
 /* ---- Shared by the step-*.c files ---- */
 
