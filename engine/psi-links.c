@@ -514,6 +514,13 @@ psi_links_add (PsiLinks *links, double bytes_per_s)
   return links->n_links++;
 }
 
+void
+psi_links_scale (PsiLinks *links, PsiLinkId link, double factor)
+{
+  g_assert (links->n_running == 0);
+  links->links[link].bytes_per_s *= factor;
+}
+
 guint
 psi_links_n_links (const PsiLinks *links)
 {

@@ -31,6 +31,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiLinks, psi_links_free)
 
 /* HUGE_VAL = takes no time; 0 = dead: a flow over it never ends. */
 PsiLinkId psi_links_add (PsiLinks *links, double bytes_per_s);
+/* Make a link that many times as fast. No flow may be running. */
+void psi_links_scale (PsiLinks *links, PsiLinkId link, double factor);
 guint psi_links_n_links (const PsiLinks *links);
 double psi_links_rate (const PsiLinks *links, PsiLinkId link);
 

@@ -228,6 +228,30 @@ deps_are_over (PsiLoop *loop, guint32 index, PsiTime now_ps, PsiOpId *ret_releas
   return TRUE;
 }
 
+static inline guint64
+mix (guint64 x)
+{
+  x = (x ^ x >> 30) * G_GUINT64_CONSTANT (0xbf58476d1ce4e5b9);
+  x = (x ^ x >> 27) * G_GUINT64_CONSTANT (0x94d049bb133111eb);
+  return x ^ x >> 31;
+}
+
+/* About a standard normal number: the sum of 16 uniform ones of 16 bits, so that every machine gets the same. */
+static double
+normal (guint64 key)
+{
+  gint64 sum = 0;
+
+  for (guint i = 1; i <= 4; i++)
+    {
+      guint64 bits = mix (mix (key) + i * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15));
+
+      sum += (gint64) ((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
+    }
+  /* The mean is 8 x 65535; a uniform number has a variance of 65536^2 / 12. */
+  return (double) (sum - 8 * 65535) / 65536 * sqrt (12.0 / 16);
+}
+
 static inline PsiTime
 cost_of (const PsiLoop *loop, guint32 index, const PsiOp *op)
 {
@@ -236,7 +260,12 @@ cost_of (const PsiLoop *loop, guint32 index, const PsiOp *op)
   if (loop->streams[index].is_plain)
     return op->cost_ps;
   rank = psi_world_rank (loop->world, loop->details[index].rank);
-  return psi_time_from_s (psi_time_to_s (op->cost_ps) * rank->scale);
+  double factor = rank->scale;
+  if (loop->jitter > 0)
+    factor *=
+        MAX (0, 1 + loop->jitter * normal (loop->seed ^ (guint64) loop->details[index].rank << 32 ^
+                                           PSI_OP_ID (loop->streams[index].index, loop->streams[index].position)));
+  return psi_time_from_s (psi_time_to_s (op->cost_ps) * factor);
 }
 
 /* Its rank has not begun yet: come back then. */
@@ -527,7 +556,7 @@ prepare_streams (PsiLoop *loop, PsiRun *run)
           stream->ports = (const PsiPortId *) (void *) rank->ports->data;
           stream->length = rank->program->streams[s]->len;
           stream->index = (guint8) s;
-          stream->is_plain = rank->scale == 1.0 && rank->offset_ps <= 0;
+          stream->is_plain = rank->scale == 1.0 && rank->offset_ps <= 0 && loop->jitter <= 0;
           detail->rank = r;
           detail->sent_ps = PSI_TIME_MAX;
           detail->times = loop->records ? run->times + offset : NULL;
@@ -545,13 +574,15 @@ prepare_streams (PsiLoop *loop, PsiRun *run)
 }
 
 gboolean
-psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, gboolean no_record, GError **error)
+psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, const PsiRunOptions *options, GError **error)
 {
   guint n_ranks = world->ranks->len;
 
   loop->world = world;
   loop->transfers = (const PsiTransfer *) (void *) world->transfers->data;
-  loop->records = !no_record;
+  loop->records = !options->no_record;
+  loop->jitter = options->jitter;
+  loop->seed = mix (options->seed);
   if (!prepare_ports (loop, error))
     return FALSE;
   run->first_op = g_new0 (gsize, n_ranks + 1);

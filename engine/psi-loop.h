@@ -72,12 +72,14 @@ typedef struct
   GArray *held;     /* streams too far ahead of the slowest */
   PsiLinkUse *uses; /* room for one flow */
   gboolean records;
+  double jitter;
+  guint64 seed;
   guint64 n_events;
 } PsiLoop;
 
 /* Everything at the start; `run` gets its offsets and, unless no_record, room for times and waits. FALSE: a port lacks
  * a partner. */
-gboolean psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, gboolean no_record, GError **error);
+gboolean psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, const PsiRunOptions *options, GError **error);
 void psi_loop_clear (PsiLoop *loop);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PsiLoop, psi_loop_clear)
 

@@ -6,7 +6,7 @@
 #define DEFAULT_ITERATIONS 64
 /* Ranks that run at different paces until the slack between them is used up may need many more. */
 #define MOST_ITERATIONS 16384
-#define MOST_EVENTS 2000000
+#define MOST_EVENTS 500000
 
 /* Where a rank's stream 0 stood at some moment. */
 typedef struct
@@ -92,7 +92,7 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
         lead = PSI_LOOP_AHEAD - 1;
     }
   reach += lead;
-  if (!psi_loop_init (&loop, world, run, options->no_record, error))
+  if (!psi_loop_init (&loop, world, run, options, error))
     return NULL;
   guint32 next_mark = (limit + 1) / 2;
 

@@ -29,7 +29,10 @@ typedef struct
 {
   guint max_iterations; /* end after so many; 0 = 64, or more while no period is found and events are few */
   gboolean no_jump;     /* run all max_iterations even if a period is found before */
-  gboolean no_record;   /* only period, makespan and events: takes no memory for each op; with max_iterations = 1 */
+  double jitter;        /* spread of work: each op takes (1 + jitter z) times its cost, at least 0, z about normal; it
+                         * depends on seed, rank and op only */
+  guint64 seed;
+  gboolean no_record; /* only period, makespan and events: takes no memory for each op; with max_iterations = 1 */
 } PsiRunOptions;
 
 typedef struct

@@ -4,7 +4,7 @@
  *   time       of a rank's compute stream: busy by tag; waiting while bytes it needs are on a link is exposed_comm, any
  *              other waiting is bubble. GPUs of a pool: sums over the workers they serve, divided by the GPUs
  *   memory     bytes at rest + what ops hold, followed through one period on a common clock; the peak is the largest
- * sum reserved   peak rounded up to the allocator's 2 MiB segments; device = reserved + context + communicator buffers
+ * sum reserved   peak + what the allocator caches (step-reserved.c); device = reserved + context + communicator buffers
  *   mfu        model FLOPs (3 x forward) / (step time x GPUs x peak of the format); hfu counts recomputed FLOPs too
  *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
@@ -303,13 +303,13 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const 
   PsiLevels levels;
 
   plan->capacity_bytes = step->machine->gpu.memory_bytes;
+  gint64 cache_bytes = real ? cache_bytes_of_fullest (plan, step) : 0;
   for (guint i = 0; i < plan->ranks->len; i++)
     {
       PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
 
       row->overhead_bytes = overhead_bytes (step);
-      row->reserved_bytes =
-          real ? (row->peak_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
+      row->reserved_bytes = real ? (row->peak_bytes + cache_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
       row->device_bytes = row->reserved_bytes + row->overhead_bytes;
       plan->steady_bytes = MAX (plan->steady_bytes, row->steady_bytes);
       plan->peak_bytes = MAX (plan->peak_bytes, row->peak_bytes);
@@ -432,7 +432,7 @@ fill_update (PsiPlanReport *plan, const PsiStep *step)
 }
 
 /* Keys that are read but change nothing in this version. */
-static const PsiKeyId without_effect[] = { PSI_KEY_SLOW_LINK, PSI_KEY_JITTER, PSI_KEY_TRIALS, PSI_KEY_OFFLOAD };
+static const PsiKeyId without_effect[] = { PSI_KEY_OFFLOAD };
 
 static void
 fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
@@ -531,4 +531,40 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
                      g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));
   plan->digest = psi_account_digest (step->world, run);
   return plan;
+}
+
+/* Parts of `from_ps` as parts of `to_ps`; what rounding leaves goes to the largest. */
+static void
+stretch_parts (gint64 *parts, guint n, PsiTime from_ps, PsiTime to_ps)
+{
+  PsiTime left_ps = to_ps;
+  guint largest = 0;
+
+  for (guint i = 0; i < n; i++)
+    {
+      parts[i] = from_ps > 0 ? (gint64) ((double) parts[i] / (double) from_ps * (double) to_ps) : 0;
+      left_ps -= parts[i];
+      if (parts[i] > parts[largest])
+        largest = i;
+    }
+  parts[largest] += from_ps > 0 ? left_ps : 0;
+}
+
+void
+psi_plan_report_set_trials (PsiPlanReport *plan, const PsiStep *step, const PsiTrials *trials)
+{
+  PsiTime run_ps = plan->step_time_ps;
+
+  plan->trials = *trials;
+  plan->step_time_ps = psi_time_from_s (trials->mean_s);
+  for (guint i = 0; i < plan->ranks->len; i++)
+    {
+      PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
+      PsiTime exposed_ps = row->time_ps[PSI_TIME_EXPOSED_COMM];
+
+      stretch_parts (row->time_ps, PSI_N_TIME, run_ps, plan->step_time_ps);
+      stretch_parts (row->exposed_ps, PSI_N_TRAFFIC, exposed_ps, row->time_ps[PSI_TIME_EXPOSED_COMM]);
+    }
+  fill_band (plan, step);
+  fill_throughput (plan, step);
 }

@@ -11,3 +11,6 @@ void psi_report_describe (PsiReport *report, const PsiMachine *machine, const Ps
 
 /* (transfer full); `curves`: keep memory and traffic curves and spans. */
 PsiPlanReport *psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves);
+
+/* Of several runs with jitter, of which `plan` tells one: the step takes the mean, its parts in proportion. */
+void psi_plan_report_set_trials (PsiPlanReport *plan, const PsiStep *step, const PsiTrials *trials);

@@ -238,6 +238,20 @@ walk_time (const PsiPlanReport *plan, PsiReportSink *sink)
   sink->end (sink, '}');
 }
 
+/* Only with jitter. */
+static void
+walk_trials (const PsiTrials *trials, PsiReportSink *sink)
+{
+  sink->begin (sink, "trials", '{');
+  sink->integer (sink, "n", trials->n);
+  put_real (sink, "mean_s", trials->mean_s);
+  put_real (sink, "p10_s", trials->p10_s);
+  put_real (sink, "p50_s", trials->p50_s);
+  put_real (sink, "p90_s", trials->p90_s);
+  put_real (sink, "max_s", trials->max_s);
+  sink->end (sink, '}');
+}
+
 static void
 walk_throughput (const PsiPlanReport *plan, PsiReportSink *sink)
 {
@@ -324,6 +338,8 @@ psi_plan_report_walk (const PsiPlanReport *plan, PsiReportSink *sink)
   sink->seconds (sink, "step_time_s", plan->step_time_ps);
   put_real (sink, "step_time_low_s", plan->step_time_low_s);
   put_real (sink, "step_time_high_s", plan->step_time_high_s);
+  if (plan->trials.n > 0)
+    walk_trials (&plan->trials, sink);
   walk_time (plan, sink);
   put_real (sink, "bubble_fraction", plan->bubble_fraction);
   walk_throughput (plan, sink);

@@ -62,6 +62,13 @@ typedef enum
 } PsiVerdict;
 extern const char *const psi_verdict_names[]; /* "fits", "tight", "oom" */
 
+/* Step times of runs with jitter. */
+typedef struct
+{
+  guint n; /* 0 = no jitter */
+  double mean_s, p10_s, p50_s, p90_s, max_s;
+} PsiTrials;
+
 typedef struct
 {
   char *name;
@@ -70,7 +77,8 @@ typedef struct
   guint gpus;
   gint64 step_time_ps;
   double step_time_low_s, step_time_high_s; /* NAN = not known (null) */
-  guint main_rank;                          /* index into ranks: the one whose time is reported */
+  PsiTrials trials;
+  guint main_rank; /* index into ranks: the one whose time is reported */
   double bubble_fraction;
 
   double samples_per_s, tokens_per_s, model_tflops_per_gpu; /* NAN where it does not apply */

@@ -4,6 +4,7 @@
 #include "advise.h"
 #include "report-fill.h"
 #include "simulate-plan.h"
+#include "trials.h"
 
 PsiPlanReport *
 psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options, PsiReport *report,
@@ -22,14 +23,23 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
   if (step == NULL)
     return NULL;
   PsiRunOptions run_options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
-  g_autoptr (PsiRun) run = psi_run (step->world, &run_options, error);
+  double jitter = psi_settings_real (settings, PSI_KEY_JITTER);
+  PsiTrials trials = { 0 };
+  g_autoptr (PsiRun) run =
+      jitter > 0
+          ? psi_trials_run (step->world, &run_options, jitter, (guint64) psi_settings_count (settings, PSI_KEY_SEED),
+                            (guint) psi_settings_count (settings, PSI_KEY_TRIALS), 0, &trials, error)
+          : psi_run (step->world, &run_options, error);
   if (run == NULL)
     return NULL;
   if (report != NULL)
     psi_report_describe (report, machine, source, psi_step_model (step));
   if (options->observe != NULL && !options->observe (name, step, run, options->observe_data, error))
     return NULL;
-  return psi_plan_report_fill (name, step, run, options->curves);
+  PsiPlanReport *filled = psi_plan_report_fill (name, step, run, options->curves);
+  if (trials.n > 0)
+    psi_plan_report_set_trials (filled, step, &trials);
+  return filled;
 }
 
 PsiReport *

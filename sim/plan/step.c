@@ -113,6 +113,7 @@ count_classes (PsiStep *step)
   if (plan->cyclic || plan->keeps_all || psi_step_lists_are_workers (step))
     return 1;
   if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
+      psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0 ||
       (step->gpus <= MOST_UNLIKE_GPUS && !psi_step_replicas_alike (step)))
     return plan->parameter_server ? MAX (plan->dp, 1) : plan->dp * plan->tp * plan->cp;
   if (plan->worker_batches != NULL)
@@ -221,15 +222,16 @@ begin_program (PsiStep *step, PsiStepRank *rank, GError **error)
   return TRUE;
 }
 
-/* slow_rank = 3:1.5,7:2 */
+/* slow_rank or slow_link = 3:1.5,7:2: the factor of every class, NULL if there are none. */
 static gboolean
-apply_slow_ranks (PsiStep *step, GError **error)
+read_factors (const PsiStep *step, PsiKeyId key, double **ret_factors, GError **error)
 {
-  const char *where = psi_settings_where (step->settings, PSI_KEY_SLOW_RANK);
-
-  if (!psi_settings_has (step->settings, PSI_KEY_SLOW_RANK))
+  if (!psi_settings_has (step->settings, key))
     return TRUE;
-  g_auto (GStrv) rows = g_strsplit (psi_settings_text (step->settings, PSI_KEY_SLOW_RANK), ",", -1);
+  g_autofree double *factors = g_new (double, step->n_ranks);
+  g_auto (GStrv) rows = g_strsplit (psi_settings_text (step->settings, key), ",", -1);
+  for (guint r = 0; r < step->n_ranks; r++)
+    factors[r] = 1;
   for (guint i = 0; rows[i] != NULL; i++)
     {
       char *end = NULL;
@@ -240,16 +242,35 @@ apply_slow_ranks (PsiStep *step, GError **error)
       for (guint r = 0; r < step->n_ranks && factor >= 0.01 && factor <= 1e6 && *end == '\0'; r++)
         if (step->ranks[r].first_gpu == gpu)
           {
-            psi_world_rank (step->world, step->ranks[r].id)->scale = factor;
+            factors[r] = factor;
             found = TRUE;
           }
       if (!found)
         {
           g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
-                       "%s: '%s' is not RANK:FACTOR with a rank below %u and a factor from 0.01 to 1e6", where, rows[i],
-                       step->gpus);
+                       "%s: '%s' is not RANK:FACTOR with a rank below %u and a factor from 0.01 to 1e6",
+                       psi_settings_where (step->settings, key), rows[i], step->gpus);
           return FALSE;
         }
+    }
+  *ret_factors = g_steal_pointer (&factors);
+  return TRUE;
+}
+
+/* A slow rank's work takes longer; a slow link carries less. */
+static gboolean
+apply_factors (PsiStep *step, GError **error)
+{
+  g_autofree double *ranks = NULL, *links = NULL;
+
+  if (!read_factors (step, PSI_KEY_SLOW_RANK, &ranks, error) || !read_factors (step, PSI_KEY_SLOW_LINK, &links, error))
+    return FALSE;
+  for (guint r = 0; r < step->n_ranks; r++)
+    {
+      if (ranks != NULL)
+        psi_world_rank (step->world, step->ranks[r].id)->scale = ranks[r];
+      for (guint l = 0; l < G_N_ELEMENTS (step->ranks[r].links) && links != NULL; l++)
+        psi_links_scale (step->world->links, step->ranks[r].links[l], 1 / links[r]);
     }
   return TRUE;
 }
@@ -331,7 +352,7 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
       psi_step_add_state (step, &step->ranks[r]);
     else
       memcpy (step->ranks[r].base, step->ranks[r].leader->base, sizeof step->ranks[r].base);
-  return apply_slow_ranks (step, error);
+  return apply_factors (step, error);
 }
 
 PsiStep *
