@@ -40,7 +40,7 @@ typedef struct
 static const ElementCost costs[PSI_N_ELEMENTS][PSI_N_KERNEL_SETS] = {
   /*                            Megatron                  eager                      compiled              */
   [PSI_ELEMENT_LAYERNORM] = { { 2, 4, 0, 0, 2, 3 },     { 2, 4, 0, 0, 1, 2 },      { 2, 4, 0, 0, 1, 2 } },
-  [PSI_ELEMENT_RMSNORM]   = { { 2, 4, 0, 0, 2, 3 },     { 17, 37, 0, 0, 6, 10 },   { 3, 5, 0, 0, 1, 2 } },
+  [PSI_ELEMENT_RMSNORM]   = { { 2, 4, 0, 0, 2, 3 },     { 20, 45, 0, 0, 6, 10 },   { 3, 5, 0, 0, 1, 2 } },
   [PSI_ELEMENT_ROPE]      = { { 4, 4, 0, 0, 4, 4 },     { 20, 20, 0, 0, 10, 12 },  { 14, 14, 0, 0, 6, 8 } },
   [PSI_ELEMENT_LAYOUT]    = { { 2, 2, 0, 0, 4, 4 },     { 2, 2, 0, 0, 3, 3 },      { 2, 2, 0, 0, 1, 1 } },
   [PSI_ELEMENT_GELU]      = { { 2, 3, 0, 0, 2, 3 },     { 2, 3, 0, 0, 1, 1 },      { 2, 3, 0, 0, 1, 1 } },
