@@ -24,3 +24,9 @@ typedef struct
   guint chunk[2];
 } PsiTwoWays;
 void psi_schedule_add_two_ways (PsiSchedule *schedule, const PsiTwoWays *ways);
+
+/* A V-shaped schedule from one building block, repeated every 6 slots of one chunk pass: the block of micro-batch i
+ * takes, on rank r, a slot for F, F.1, I.1 and I, and from rank to rank these move by steps[0] (F), steps[1] (F.1,
+ * towards rank 0), steps[2] (I.1), steps[3] (I, towards rank 0) slots. `most_chunks` > 0: weight halves wait until a
+ * rank would idle or keeps so many chunks; 0: they take the block's two slots that are left. */
+void psi_schedule_add_blocks (PsiSchedule *schedule, const guint *steps, guint most_chunks);
