@@ -295,6 +295,21 @@ overhead_bytes (const PsiStep *step)
   return step->machine->gpu.context_bytes + (gint64) communicators * channels * 2 * (gint64) (9.19 * 1048576);
 }
 
+/* What the allocator caches on the fullest rank; the others are taken to cache as much. */
+static gint64
+cache_bytes_of_fullest (const PsiPlanReport *plan, const PsiStep *step)
+{
+  guint fullest = 0, n = plan->ranks->len;
+
+  if (step->schedule->pool != NULL || n != step->n_ranks)
+    return 0;
+  for (guint i = 1; i < n; i++)
+    if (g_array_index (plan->ranks, PsiRankReport, i).peak_bytes >
+        g_array_index (plan->ranks, PsiRankReport, fullest).peak_bytes)
+      fullest = i;
+  return psi_step_cache_bytes (step, &step->ranks[fullest]);
+}
+
 static void
 fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps)
 {

@@ -110,8 +110,8 @@ kept_bytes (const PsiPlan *plan, const PsiLayerKind *kind, guint layer)
 }
 
 /* The uniform model keeps the stage input under full recompute, and counts its activations without it otherwise. */
-static gint64
-kept_of (const PsiStep *step, const PsiLayerKind *kind, guint layer)
+gint64
+psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint layer)
 {
   if (psi_step_model (step)->is_uniform && step->plan->recompute == PSI_RECOMPUTE_FULL)
     return kind->input_bytes;
@@ -386,7 +386,7 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
     {
       const PsiLayerKind *kind = psi_layer_kind (model, l);
       const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, l).kind];
-      gint64 kept = kept_of (step, kind, l),
+      gint64 kept = psi_step_kept_bytes (step, kind, l),
              transient = MAX (kind->saved_bytes - kept, 0) + kind->forward_workspace_bytes;
       guint before[PSI_STREAM_PARAMETERS + 1];
       note_lengths (rank, before);
@@ -437,7 +437,7 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       guint layer = l - 1;
       const PsiLayerKind *kind = psi_layer_kind (model, layer);
       const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, layer).kind];
-      gint64 kept = kept_of (step, kind, layer), again = kind->saved_bytes - kept;
+      gint64 kept = psi_step_kept_bytes (step, kind, layer), again = kind->saved_bytes - kept;
       gint64 held = again > 0 ? kind->saved_bytes : kept; /* once what was dropped is there again */
       gboolean recomputes = plan->recompute != PSI_RECOMPUTE_NONE && !kind->never_recomputed &&
                             layer % plan->recompute_every == 0 && (again > 0 || plan->recompute == PSI_RECOMPUTE_FULL);

@@ -258,3 +258,9 @@ guint psi_step_versions (const PsiStep *step, guint part);
 gint64 psi_layer_parameter_bytes (const PsiStep *step, const PsiLayerKind *kind);
 gint64 psi_layer_gradient_bytes (const PsiStep *step, const PsiLayerKind *kind);
 void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
+
+/* step-pass.c: what the forward of a layer keeps for its backward */
+gint64 psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint layer);
+
+/* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far */
+gint64 psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank);

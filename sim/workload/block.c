@@ -351,14 +351,15 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   PsiLayerKind *kind = psi_model_kind (model, index);
   gint64 columns = psi_block_padded_vocabulary (vocab, lowering) / MAX (lowering->tp, 1);
   gint64 matrix = columns * block->hidden;
-  gint64 logits, chunk, kept_bytes, loss_bytes, gradient_bytes, whole_bytes, width;
+  gint64 logits, whole, chunk, kept_bytes, loss_bytes, gradient_bytes, whole_bytes, width;
   PsiLower lower;
 
   psi_lower_init (&lower, lowering, tokens);
   width = lower.element_bytes;
   whole_bytes = psi_block_whole_bytes (&lower, block);
   logits = tokens * columns;
-  chunk = (logits + MAX (lowering->loss_chunks, 1) - 1) / MAX (lowering->loss_chunks, 1);
+  whole = memory_of (lowering)->gathered_logits ? logits * lower.tp : logits;
+  chunk = (whole + MAX (lowering->loss_chunks, 1) - 1) / MAX (lowering->loss_chunks, 1);
   if (transform)
     {
       psi_lower_linear (&lower, tokens / lower.sequence_shards, block->hidden, block->hidden, PSI_SPLIT_NONE, TRUE);

@@ -17,6 +17,7 @@
 #include "lower.h"
 
 #include <math.h>
+#include <string.h>
 
 /* One step of the forward with its mirror. At most three kernels a pass. */
 typedef struct
@@ -305,7 +306,7 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
       saved = batch * queries * keys * (lower->lowering->dropout ? 2 * width + 1 : width);
       lower->flow_bytes = MAX (lower->flow_bytes, 2 * batch * queries * keys * width);
     }
-  lower->saved_bytes += saved;
+  psi_lower_save (lower, saved);
   if (lower->in_core)
     lower->core_saved_bytes += saved;
 }
@@ -357,7 +358,11 @@ psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
 void
 psi_lower_save (PsiLower *lower, gint64 bytes)
 {
+  guint i = MIN (lower->n_saved_tensors, PSI_SAVED_TENSORS - 1);
+
   lower->saved_bytes += bytes;
+  lower->saved_tensors[i] += bytes;
+  lower->n_saved_tensors = i + 1;
 }
 
 void
@@ -462,6 +467,8 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   kind->expert_parameters = lower->expert_parameters;
   kind->model_flops = lower->model_flops;
   kind->saved_bytes = lower->saved_bytes;
+  memcpy (kind->saved_tensors, lower->saved_tensors, sizeof kind->saved_tensors);
+  kind->n_saved_tensors = lower->n_saved_tensors;
   kind->weight_saved_bytes = MIN (lower->weight_saved_bytes, lower->saved_bytes);
   kind->selective_saved_bytes = lower->select_products && lower->kept_bytes > 0
                                     ? MIN (lower->kept_bytes, lower->saved_bytes)

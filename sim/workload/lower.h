@@ -52,6 +52,8 @@ typedef struct
   gint64 expert_parameters;
   double model_flops; /* of the micro-batch, all tp and cp GPUs together */
   gint64 saved_bytes, weight_saved_bytes;
+  gint64 saved_tensors[PSI_SAVED_TENSORS]; /* saved_bytes one by one */
+  guint n_saved_tensors;
   gint64 core_saved_bytes; /* the part that selective recompute drops */
   gint64 largest_matrix;   /* elements of one GPU's largest weight */
   gint64 flow_bytes;       /* largest gradient alive between two ops of the backward */

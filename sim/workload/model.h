@@ -11,6 +11,8 @@
 
 #include <glib.h>
 
+#define PSI_SAVED_TENSORS 24
+
 /* The three parts of a layer's work. Backward is the input half followed by the weight half. */
 typedef enum
 {
@@ -58,6 +60,8 @@ typedef struct
   GArray *kernels;                    /* of PsiKernel */
   GArray *segments[PSI_N_PASSES];     /* of PsiSegment, in execution order of that pass */
   gint64 saved_bytes;                 /* kept from the forward until the backward, the layer's input included once */
+  gint64 saved_tensors[PSI_SAVED_TENSORS]; /* saved_bytes tensor by tensor, those that do not fit in the last one */
+  guint n_saved_tensors;
   gint64 weight_saved_bytes;          /* the part of saved_bytes that the weight-gradient half still needs */
   gint64 input_bytes;                 /* the layer's input: all that full recompute keeps */
   gint64 output_bytes;                /* boundary tensor to the next layer */

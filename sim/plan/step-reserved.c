@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* What PyTorch's caching allocator holds beyond what is allocated: the tensors of a rank's step replayed on it.
+ *
+ *   start       parameters, gradients, optimizer, workspaces: one allocation each
+ *   forward     of a layer: gathered parameters, working tensors, kept tensors, then what is not kept is freed
+ *   backward    recomputed tensors, working tensors, unreduced gradients; everything of the layer is freed at its end
+ *
+ * in the order of the rank's token list, until as many backwards are done as parts can be in flight: from there on the
+ * sizes repeat. Gathered parameters and unreduced gradients live in pools of their own, as FSDP's streams have them.
+ * Sizes: saved tensors one by one; working tensors in pieces no larger than the largest saved tensor of the layer.
+ * Source: allocator.c. Limits: frees take effect at once, so buffers that a side stream still holds are not seen;
+ * cyclic plans, whose lists interleave steps, are taken as without such waste. */
+#include "step.h"
+
+#include "allocator.h"
+
+#define MOST_PIECES 4
+
+typedef struct
+{
+  guint layer;
+  PsiBlockId block;
+} Held;
+
+typedef struct
+{
+  PsiAllocator *allocator;
+  const PsiStep *step;
+  const PsiStepRank *rank;
+  GArray **held;       /* [chunk * micro_batches + micro_batch] of Held */
+  GArray *gathered;    /* of PsiBlockId: released when the next layer has its own */
+  PsiBlockId gradient; /* of the layer before */
+} Replay;
+
+static PsiBlockId
+take (Replay *replay, guint stream, gint64 bytes)
+{
+  return psi_allocator_take (replay->allocator, stream, bytes);
+}
+
+static void
+take_pieces (Replay *replay, gint64 bytes, gint64 piece_bytes, GArray *blocks)
+{
+  guint n = piece_bytes > 0 ? (guint) CLAMP ((bytes + piece_bytes - 1) / piece_bytes, 1, MOST_PIECES) : 1;
+
+  for (guint i = 0; i < n; i++)
+    {
+      PsiBlockId block = take (replay, 0, bytes / n);
+
+      g_array_append_val (blocks, block);
+    }
+}
+
+static void
+release_all (Replay *replay, GArray *blocks)
+{
+  for (guint i = 0; i < blocks->len; i++)
+    psi_allocator_release (replay->allocator, g_array_index (blocks, PsiBlockId, i));
+  g_array_set_size (blocks, 0);
+}
+
+static gint64
+largest_tensor (const PsiLayerKind *kind)
+{
+  gint64 largest = kind->output_bytes;
+
+  for (guint i = 0; i < kind->n_saved_tensors; i++)
+    largest = MAX (largest, kind->saved_tensors[i]);
+  return largest;
+}
+
+static void
+gather (Replay *replay, const PsiLayerKind *kind)
+{
+  if (replay->step->plan->zero < 3)
+    return;
+  PsiBlockId block = take (replay, 1, psi_layer_parameter_bytes (replay->step, kind));
+  g_array_append_val (replay->gathered, block);
+  if (replay->gathered->len > replay->step->plan->prefetch + 1)
+    {
+      psi_allocator_release (replay->allocator, g_array_index (replay->gathered, PsiBlockId, 0));
+      g_array_remove_index (replay->gathered, 0);
+    }
+}
+
+/* Saved tensors of a layer that are among the first `kept_bytes` go to `held`, the others to `passing`. */
+static void
+take_saved (Replay *replay, const PsiLayerKind *kind, guint layer, gint64 from_bytes, gint64 kept_bytes, GArray *held,
+            GArray *passing)
+{
+  gint64 sum = 0;
+
+  for (guint i = 0; i < kind->n_saved_tensors; i++)
+    {
+      gint64 bytes = kind->saved_tensors[i], begin = sum;
+
+      sum += bytes;
+      if (begin < from_bytes)
+        continue;
+      Held entry = { layer, take (replay, 0, bytes) };
+      if (begin < kept_bytes)
+        g_array_append_val (held, entry);
+      else
+        g_array_append_val (passing, entry.block);
+    }
+}
+
+static void
+forward (Replay *replay, guint part, GArray *held)
+{
+  const PsiModel *model = replay->rank->shape->model;
+  g_autoptr (GArray) working = g_array_new (FALSE, FALSE, sizeof (PsiBlockId));
+
+  for (guint l = replay->step->partition.first[part]; l < replay->step->partition.first[part + 1]; l++)
+    {
+      const PsiLayerKind *kind = psi_layer_kind (model, l);
+
+      gather (replay, kind);
+      take_pieces (replay, kind->forward_workspace_bytes, largest_tensor (kind), working);
+      take_saved (replay, kind, l, 0, psi_step_kept_bytes (replay->step, kind, l), held, working);
+      release_all (replay, working);
+    }
+}
+
+static void
+backward (Replay *replay, guint part, GArray *held)
+{
+  const PsiModel *model = replay->rank->shape->model;
+  g_autoptr (GArray) working = g_array_new (FALSE, FALSE, sizeof (PsiBlockId));
+
+  for (guint l = replay->step->partition.first[part + 1]; l-- > replay->step->partition.first[part];)
+    {
+      const PsiLayerKind *kind = psi_layer_kind (model, l);
+      PsiBlockId gradient = 0;
+
+      gather (replay, kind);
+      take_saved (replay, kind, l, psi_step_kept_bytes (replay->step, kind, l), 0, held, working);
+      take_pieces (replay, kind->backward_workspace_bytes, largest_tensor (kind), working);
+      if (replay->step->plan->zero >= 2)
+        gradient = take (replay, 2, psi_layer_gradient_bytes (replay->step, kind));
+      while (held->len > 0 && g_array_index (held, Held, held->len - 1).layer == l)
+        {
+          psi_allocator_release (replay->allocator, g_array_index (held, Held, held->len - 1).block);
+          g_array_set_size (held, held->len - 1);
+        }
+      release_all (replay, working);
+      psi_allocator_release (replay->allocator, replay->gradient);
+      replay->gradient = gradient;
+    }
+}
+
+gint64
+psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank)
+{
+  const PsiSchedule *schedule = step->schedule;
+  const GArray *list = schedule->lists[rank->list];
+  gsize n_held = (gsize) schedule->n_chunks * (gsize) schedule->micro_batches;
+  guint n_backwards = 0, most_backwards = MAX (step->plan->pp, 1) * schedule->n_chunks + 2;
+
+  if (step->plan->cyclic || step->plan->keeps_all || psi_step_model (step)->is_uniform)
+    return 0;
+  g_autoptr (PsiAllocator) allocator = psi_allocator_new (-1, FALSE);
+  Replay replay = { .allocator = allocator,
+                    .step = step,
+                    .rank = rank,
+                    .held = g_new0 (GArray *, n_held),
+                    .gathered = g_array_new (FALSE, FALSE, sizeof (PsiBlockId)) };
+  for (guint c = 0; c < PSI_N_MEMORY; c++)
+    take (&replay, 0, rank->base[c]);
+  for (guint i = 0; i < list->len && n_backwards < most_backwards; i++)
+    {
+      const PsiToken *token = &g_array_index (list, PsiToken, i);
+      gsize index = (gsize) (token->chunk * schedule->micro_batches + token->micro_batch);
+
+      if (token->kind == PSI_TOKEN_UPDATE || index >= n_held)
+        continue;
+      guint part = psi_schedule_part (schedule, rank->list, (guint) token->chunk);
+      if (replay.held[index] == NULL)
+        replay.held[index] = g_array_new (FALSE, FALSE, sizeof (Held));
+      if (token->kind == PSI_TOKEN_FORWARD)
+        forward (&replay, part, replay.held[index]);
+      else if (token->kind != PSI_TOKEN_BACKWARD_INPUT)
+        {
+          backward (&replay, part, replay.held[index]);
+          n_backwards++;
+        }
+    }
+  for (gsize i = 0; i < n_held; i++)
+    if (replay.held[i] != NULL)
+      g_array_unref (replay.held[i]);
+  g_free (replay.held);
+  g_array_unref (replay.gathered);
+  return psi_allocator_reserved_peak_bytes (allocator) - psi_allocator_allocated_peak_bytes (allocator);
+}
