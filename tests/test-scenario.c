@@ -223,7 +223,7 @@ test_refused_text (void)
     { "[plan]\nplan = dpp\n", ": [plan] plan: unknown plan 'dpp' (did you mean 'dp'?)" },
     { "[plan]\nplan = async\n", ": [plan] plan: 'async' is not in this version" },
     { "[plan async]\n", ": [plan async]: 'async' is not in this version" },
-    { "[plan]\nschedule = auto\n", ": [plan] schedule: 'auto' is not in this version" },
+    { "[plan]\nupdate = asynchronous\n", ": [plan] update: 'asynchronous' is not in this version" },
     { "[plan]\nplan = dp\n[plan tp]\n",
       ": [plan] plan: beside [plan NAME], [plan] holds what they share and names no strategy" },
   };

@@ -178,7 +178,7 @@ test_later (void)
     const char *good, *text;
   } rows[] = {
     { PSI_KEY_DETAIL, "flow", "steps" },
-    { PSI_KEY_SCHEDULE, "gpipe", "auto" },
+
     { PSI_KEY_UPDATE, "cyclic-v1", "asynchronous" },
     { PSI_KEY_DELAY, "uniform", "random" },
     { PSI_KEY_DETAIL, "closed", "messages" },
