@@ -47,8 +47,8 @@ set_title = 'set label 99 shorten(argv_title, int(WIDTH / 9) - 4) at screen 0.02
 #   eval begin_picture; plot ...; eval end_picture
 WIDTH = 900
 HEIGHT = 480
-begin_picture = set_title . '; set terminal svg size WIDTH,HEIGHT font FONT.",13" noenhanced background "#ffffff" dashlength 0.6; set output argv_out.".svg"'
-end_picture = 'set terminal pngcairo size 2*WIDTH,2*HEIGHT font FONT.",13" fontscale 2 linewidth 2 pointscale 2 dashlength 0.6 noenhanced background "#ffffff"; set output argv_out.".png"; replot; unset output'
+begin_picture = set_title . '; set terminal svg size WIDTH,HEIGHT font FONT.",13" noenhanced rounded background "#ffffff" dashlength 0.6; set output argv_out.".svg"'
+end_picture = 'set terminal pngcairo size 2*WIDTH,2*HEIGHT font FONT.",13" fontscale 2 linewidth 2 pointscale 2 dashlength 0.6 noenhanced rounded background "#ffffff"; set output argv_out.".png"; replot; unset output'
 
 set format x "%g"
 set format y "%g"

@@ -64,6 +64,50 @@ test_memory (void)
                    "0\t0\t0\t0\t1\t0\t0\t0\n0.002\t0\t0\t0\t3\t0\t0\t0\n0.004\t0\t0\t0\t3\t0\t0\t0\n");
 }
 
+/* The fullest GPU of each plan; nothing to compare with one plan. */
+static void
+test_memory_plans (void)
+{
+  g_autoptr (PsiReport) report = psi_report_new ();
+
+  g_ptr_array_add (report->plans, small_plan ("a", 4 * MS));
+  g_assert_null (psi_plot_data_memory_plans (report));
+  g_ptr_array_add (report->plans, small_plan ("b", 4 * MS));
+  PsiRankReport *rank = &g_array_index (((PsiPlanReport *) report->plans->pdata[1])->ranks, PsiRankReport, 1);
+  rank->at_peak[PSI_MEMORY_GRADIENTS] = 5;
+  rank->peak_bytes = 5;
+  rank->reserved_bytes = 9;
+  rank->overhead_bytes = 2;
+  g_autofree char *text = psi_plot_data_memory_plans (report);
+  g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+  g_assert_cmpstr (lines[1], ==, "a\t0\t0\t0\t0\t0\t0\t0\t0\t0");
+  g_assert_cmpstr (lines[2], ==, "b\t0\t5\t0\t0\t0\t0\t0\t4\t2");
+}
+
+/* Curves with more points than a picture has pixels lose points, not their peak. */
+static void
+test_thinned (void)
+{
+  g_autoptr (PsiPlanReport) plan = small_plan ("long", 4 * MS);
+  PsiRankReport *rank = &g_array_index (plan->ranks, PsiRankReport, 1);
+  g_autofree char *kinds = NULL;
+  guint n_rows = 0;
+
+  g_array_set_size (rank->memory, 0);
+  for (guint i = 0; i < 50000; i++)
+    {
+      PsiMemoryPoint point = { i * 1000, { 0 } };
+      point.bytes[PSI_MEMORY_ACTIVATIONS] = i == 31234 ? 999 : i % 7;
+      g_array_append_val (rank->memory, point);
+      fixture_span (rank, PSI_SPAN_FORWARD, i * 1000, 900, (int) i, 0);
+    }
+  g_autofree char *memory = psi_plot_data_memory (plan);
+  g_autofree char *timeline = psi_plot_data_timeline (plan, &n_rows, &kinds);
+  g_assert_cmpuint (strlen (memory), <, 60000);
+  g_assert_nonnull (strstr (memory, "\t999\t"));
+  g_assert_cmpuint (strlen (timeline), <, 300000);
+}
+
 /* A span across the end of the step is drawn in two pieces. */
 static void
 test_timeline (void)
@@ -264,6 +308,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cli/plot/activations", test_activations);
   g_test_add_func ("/cli/plot/memory", test_memory);
+  g_test_add_func ("/cli/plot/memory-plans", test_memory_plans);
+  g_test_add_func ("/cli/plot/thinned", test_thinned);
   g_test_add_func ("/cli/plot/timeline", test_timeline);
   g_test_add_func ("/cli/plot/many-classes", test_many_classes);
   g_test_add_func ("/cli/plot/traffic", test_traffic);

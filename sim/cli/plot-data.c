@@ -3,10 +3,13 @@
 #include "plot.h"
 #include "report-walk.h"
 #include "table-report.h"
+#include "thin.h"
 
 #include <math.h>
 
-#define MAX_ROWS 64 /* classes on one picture */
+#define MAX_ROWS 64     /* classes on one picture */
+#define MAX_SPANS 4000  /* of all of them */
+#define MAX_POINTS 1000 /* of one curve: one for each pixel */
 
 static const PsiRankReport *
 rank_at (const PsiPlanReport *plan, guint i)
@@ -94,6 +97,34 @@ compare_changes (gconstpointer a, gconstpointer b)
   return (first > second) - (first < second);
 }
 
+/* Changes into points, the highest of each run of them, and back. */
+static void
+thin_changes (GArray *changes)
+{
+  g_autoptr (GArray) curve = g_array_new (FALSE, FALSE, sizeof (PsiTrafficPoint));
+  PsiTrafficPoint point = { 0, 0 };
+
+  if (changes->len <= MAX_POINTS)
+    return;
+  for (guint i = 0; i < changes->len; i++)
+    {
+      point.time_ps = g_array_index (changes, Change, i).time_ps;
+      point.bytes += g_array_index (changes, Change, i).delta_bytes;
+      if (i + 1 == changes->len || g_array_index (changes, Change, i + 1).time_ps > point.time_ps)
+        g_array_append_val (curve, point);
+    }
+  g_autoptr (GArray) points = psi_thin_traffic (curve, MAX_POINTS);
+  gint64 before = 0;
+  g_array_set_size (changes, 0);
+  for (guint i = 0; i < points->len; i++)
+    {
+      const PsiTrafficPoint *kept = &g_array_index (points, PsiTrafficPoint, i);
+      Change change = { kept->time_ps, kept->bytes - before };
+      g_array_append_val (changes, change);
+      before = kept->bytes;
+    }
+}
+
 static GArray *
 activation_changes (const PsiPlanReport *plan)
 {
@@ -114,6 +145,7 @@ activation_changes (const PsiPlanReport *plan)
         }
     }
   g_array_sort (changes, compare_changes);
+  thin_changes (changes);
   return changes;
 }
 
@@ -185,12 +217,13 @@ psi_plot_data_memory (const PsiPlanReport *plan)
   for (guint c = 0; c < PSI_N_MEMORY; c++)
     g_string_append_printf (out, "\t%s_bytes", psi_memory_class_names[c]);
   g_string_append_c (out, '\n');
-  for (guint p = 0; p < rank->memory->len; p++)
+  g_autoptr (GArray) points = psi_thin_memory (rank->memory, MAX_POINTS, NULL);
+  for (guint p = 0; p < points->len; p++)
     {
-      const PsiMemoryPoint *point = &g_array_index (rank->memory, PsiMemoryPoint, p);
+      const PsiMemoryPoint *point = &g_array_index (points, PsiMemoryPoint, p);
       append_memory_point (out, point->time_ps, point);
     }
-  const PsiMemoryPoint *last = &g_array_index (rank->memory, PsiMemoryPoint, rank->memory->len - 1);
+  const PsiMemoryPoint *last = &g_array_index (points, PsiMemoryPoint, points->len - 1);
   if (last->time_ps < plan->step_time_ps)
     append_memory_point (out, plan->step_time_ps, last);
   return g_strdup (out->str);
@@ -218,6 +251,30 @@ psi_plot_data_memory_classes (const PsiPlanReport *plan, guint *ret_n_rows)
       g_string_append_c (out, '\n');
     }
   *ret_n_rows = chosen->len;
+  return g_strdup (out->str);
+}
+
+char *
+psi_plot_data_memory_plans (const PsiReport *report)
+{
+  g_autoptr (GString) out = g_string_new ("plan");
+
+  if (report->plans->len < 2)
+    return NULL;
+  for (guint c = 0; c < PSI_N_MEMORY; c++)
+    g_string_append_printf (out, "\t%s_bytes", psi_memory_class_names[c]);
+  g_string_append (out, "\tcache_bytes\toverhead_bytes\n");
+  for (guint i = 0; i < report->plans->len; i++)
+    {
+      const PsiPlanReport *plan = report->plans->pdata[i];
+      const PsiRankReport *rank = psi_plan_fullest_rank (plan);
+      append_text (out, plan->name);
+      for (guint c = 0; c < PSI_N_MEMORY; c++)
+        append_bytes (out, rank->at_peak[c]);
+      append_bytes (out, MAX (rank->reserved_bytes - rank->peak_bytes, 0));
+      append_bytes (out, rank->overhead_bytes);
+      g_string_append_c (out, '\n');
+    }
   return g_strdup (out->str);
 }
 
@@ -260,9 +317,12 @@ psi_plot_data_timeline (const PsiPlanReport *plan, guint *ret_n_rows, char **ret
   for (guint row = 0; row < chosen->len; row++)
     {
       const PsiRankReport *rank = rank_at (plan, g_array_index (chosen, guint, row));
-      for (guint s = 0; rank->spans != NULL && s < rank->spans->len; s++)
+      if (rank->spans == NULL)
+        continue;
+      g_autoptr (GArray) spans = psi_thin_spans (rank->spans, plan->step_time_ps, MAX_SPANS / chosen->len, NULL);
+      for (guint s = 0; s < spans->len; s++)
         {
-          const PsiSpan *span = &g_array_index (rank->spans, PsiSpan, s);
+          const PsiSpan *span = &g_array_index (spans, PsiSpan, s);
           is_used[span->kind] = TRUE;
           append_span (out, row, rank, span, plan->step_time_ps);
         }
@@ -285,9 +345,10 @@ psi_plot_data_traffic (const PsiPlanReport *plan)
 
   if (plan->traffic == NULL || plan->total_bytes == 0)
     return NULL;
-  for (guint i = 0; i < plan->traffic->len; i++)
+  g_autoptr (GArray) points = psi_thin_traffic (plan->traffic, MAX_POINTS);
+  for (guint i = 0; i < points->len; i++)
     {
-      const PsiTrafficPoint *point = &g_array_index (plan->traffic, PsiTrafficPoint, i);
+      const PsiTrafficPoint *point = &g_array_index (points, PsiTrafficPoint, i);
       if (i == 0 && point->time_ps > 0)
         g_string_append (out, "0\t0\n");
       psi_append_seconds (out, point->time_ps);

@@ -153,6 +153,10 @@ list_figures (const PsiReport *report)
                 number_text (longest), NULL);
   add_figure (figures, "activations.gp", g_strdup ("activations"), psi_plot_data_activations (report),
               g_strdup_printf ("Activations over a step: %s on %s", model, machine), number_text (n_plans), NULL);
+  gint64 capacity_bytes = n_plans > 0 ? ((const PsiPlanReport *) report->plans->pdata[0])->capacity_bytes : 0;
+  add_figure (figures, "memory-plans.gp", g_strdup ("memory-plans"), psi_plot_data_memory_plans (report),
+              g_strdup_printf ("Memory of the fullest GPU at its peak: %s on %s", model, machine),
+              number_text (MAX (capacity_bytes, 0)), number_text (n_plans), number_text (longest), NULL);
   for (guint i = 0; i < n_plans; i++)
     add_plan_figures (figures, report, i);
   return figures;

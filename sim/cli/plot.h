@@ -6,8 +6,9 @@
 #include "report.h"
 
 /* Draw every figure that the report has data for into `directory`, which is made if need be: for each figure NAME.tsv
- * (tab-separated, seconds and bytes), NAME.svg and NAME.png. All plans together: step-time, activations; for each plan
- * PLAN-memory, PLAN-memory-classes, PLAN-timeline, PLAN-traffic. A picture is complete or not there.
+ * (tab-separated, seconds and bytes), NAME.svg and NAME.png. All plans together: step-time, activations, and
+ * memory-plans of two or more; for each plan PLAN-memory, PLAN-memory-classes, PLAN-timeline, PLAN-traffic. A picture is
+ * complete or not there.
  * Returns the number of figures drawn, or 0 with an error. */
 guint psi_plot_report (const PsiReport *report, const char *directory, GError **error);
 
@@ -30,6 +31,7 @@ GQuark psi_plot_error_quark (void);
  * draw. Rows that do not fit on a picture are left out, the fullest class never is. */
 char *psi_plot_data_step_time (const PsiReport *report);
 char *psi_plot_data_activations (const PsiReport *report);
+char *psi_plot_data_memory_plans (const PsiReport *report); /* of two plans or more */
 char *psi_plot_data_memory (const PsiPlanReport *plan);
 char *psi_plot_data_memory_classes (const PsiPlanReport *plan, guint *ret_n_rows);
 char *psi_plot_data_timeline (const PsiPlanReport *plan, guint *ret_n_rows, char **ret_kinds);
