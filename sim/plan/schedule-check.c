@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Follow an order of work: every rank runs its list from the front, a token begins when the rank is free and
  *
- *   F of part k needs F of part k - 1; B or I of part k needs F of part k and B or I of part k + 1; W needs its I; an
- * op of step s needs the update of step s - 1 of its chunk (@-1: of step s - 2); U needs all B or W of its step for the
- * part, on all ranks; >r:op needs that op. What another rank made arrives transfer_ps later.
+ *   F       of part k: F of part k - 1
+ *   B or I  of part k: F of part k, and B or I of part k + 1
+ *   W       its I
+ *   op      of step s: the update of step s - 1 of its chunk (@-1: of step s - 2), and what it waits for (>r:op)
+ *   U       all B or W of its step for the part, on all ranks
  *
- * Overlapped tokens begin together and end together after the sum of their times. Updates take no time. A list without
- * U ends in the updates of its chunks, in the order of parts. Lists are unrolled over so many repetitions that two of
- * them follow the one before at the same distance for every token: that distance is the period.
+ * is there. What another rank made arrives transfer_ps later. Overlapped tokens begin together and end together after
+ * the sum of their times. Updates take no time; a list without U ends in the updates of its chunks, in the order of
+ * parts. Lists are unrolled over so many repetitions that two of them follow the one before at the same distance for
+ * every token: that distance is the period.
  *
  * Links are never busy and sends never wait: a lower bound of what the simulator, which knows links, finds. */
 #include "schedule-file.h"

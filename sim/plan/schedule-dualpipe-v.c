@@ -3,6 +3,7 @@
  * has parts r and 2 p - 1 - r), so no part has a copy.
  *
  *   period    2 m (F + B) + (p - 1)(FB + B - 3 W)           m >= 2 p;  B = I + W
+ *             at F = I; else within (p - 1) |F - I| of it
  *             FB = F + B: what an overlapped pair takes when overlap hides transfers and nothing else
  *             p = 4, m = 10, F = I = W = 1: 66, of which each rank waits 6
  *   in flight at most 2 p + 1 chunks on every rank; transfers 4 m (p - 1); delay 0

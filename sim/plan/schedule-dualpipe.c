@@ -3,6 +3,7 @@
  * copies. A forward of one direction is overlapped with a backward of the other (F4+B1.1).
  *
  *   period    m (F + B) + (p / 2 - 1)(FB + B - 3 W)         p even, m even, m >= 2 p;  B = I + W
+ *             at F = I; else within (p / 2 - 1) |F - I| of it
  *             FB = F + B: what an overlapped pair takes when overlap hides transfers and nothing else
  *             p = 8, m = 20, F = I = W = 1: 66, of which each rank waits 6
  *   in flight at most p + 1 on every rank; parameters twice; transfers 2 m (p - 1); delay 0

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* V-Half: a V of two parts per rank in which a micro-batch comes back so soon that half of 1F1B's activations are kept.
+/* V-Half: a V of two parts per rank in which a micro-batch comes back so soon that half of 1F1B's activations are
+ * kept.
  *
- *   bubble    about half of 1F1B's: between (p - 1) B / 2 - 1 and (p - 1) B / 2 + 2 chunk passes at F = I = W, m >= 2
- * p; B = 6 passes of a micro-batch on a rank, (p - 1) B the bubble of 1F1B in flight (forward done, weight half not) at
- * most p + 2 of 1F1B's 2 p chunks transfers 4 m (p - 1), twice 1F1B; delay 0
+ *   bubble       3 (p - 1) - 2 .. 3 (p - 1) chunk passes of a rank at F = I = W, m >= 2 p: half of 1F1B's 6 (p - 1)
+ *   in flight    (forward done, weight half not) at most p + 2 of 1F1B's 2 p chunks
+ *   transfers    4 m (p - 1), twice 1F1B; delay 0
  *
  * Source: Qi et al., arXiv 2405.15362 (V-Half; offsets 1, 2, 1, 2). Equal parts, free transfers. */
 #include "schedule-zb.h"

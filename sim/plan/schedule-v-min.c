@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* V-Min: a V of two parts per rank in which a micro-batch goes there and back without a pause: the least activations.
  *
- *   bubble    about two thirds of 1F1B's at F = I = W, (p - 1) B, plus a few passes; B = 6 passes of a micro-batch on a
- * rank in flight (forward done, weight half not) at most 2 ceil ((p + 2) / 3) of 1F1B's 2 p chunks: a third, for large
- * p transfers 4 m (p - 1), twice 1F1B; delay 0
+ *   bubble       4 (p - 1) -+ 1 chunk passes of a rank at F = I = W, m >= 2 p: two thirds of 1F1B's 6 (p - 1)
+ *   in flight    (forward done, weight half not) at most 2 ceil ((p + 2) / 3) of 1F1B's 2 p chunks
+ *   transfers    4 m (p - 1), twice 1F1B; delay 0
  *
- * Source: Qi et al., arXiv 2405.15362 (V-Min; offsets 1, 1, 1, 1). Equal parts, free transfers; times that are not
- * equal cost more bubble than in V-Half. */
+ * Source: Qi et al., arXiv 2405.15362 (V-Min; offsets 1, 1, 1, 1). Equal parts, free transfers; unequal times cost
+ * more bubble than in V-Half. */
 #include "schedule-zb.h"
 
 static PsiSchedule *

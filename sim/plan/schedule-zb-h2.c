@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* ZB-H2: split backwards and twice the forwards ahead of 1F1B, so that no rank ever waits if F = I = W.
  *
- *   rank r of p:  warm-up of 2 (p - r - 1) forwards; then F, I and the W of 2 r micro-batches before; the rest at the
- * end period    m (F + I + W) + (p - 1) max (F + I - 2 W, I - F, 0)                   m >= 2 p - 1 at F = I = W: 3 m; m
- * < 2 p - 1: 3 m + 2 (p - 1) - (m - 1) bubble    (p - 1)(F + I - 2 W) for W <= F, the time a rank waits in one period
- *   in flight (forward done, weight half not) min (m, 2 p - 1) on every rank
- *   transfers 2 m (p - 1), as 1F1B; delay 0
+ *   rank r of p  warm-up of 2 (p - r - 1) forwards; then F, I and the W of 2 r micro-batches before; the rest
+ *   period       m (F + I + W) + (p - 1) max (F + I - 2 W, I - F, 0)              m >= 2 p - 1
+ *                at F = I = W: 3 m
+ *                m < 2 p - 1: 3 m + 2 (p - 1) - (m - 1)
+ *   bubble       (p - 1)(F + I - 2 W) for W <= F: the time a rank waits in one period
+ *   in flight    (forward done, weight half not) min (m, 2 p - 1) on the worst rank
+ *   transfers    2 m (p - 1), as 1F1B; delay 0
  *
  * Symbols as in schedule-zb-h1.c. A rank begins its next step when its own last weight half is done: with a barrier
  * between ranks (clipping by the global norm) the skew of p - 1 slots comes back as bubble. Equal stages, free

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* ZB-V: two model parts per rank, placed as a V (rank r has parts r and 2 p - 1 - r), split backwards.
  *
- *   rank r of p:  2 (p - r) - 1 forwards of chunk 0; r times F.1 F; p - r times F.1 I.1 W.1; then F I W F.1 I.1 W.1 as
- * long as there are forwards; then r times I I.1, p - r times I W, and the weight halves that are left period    2 m (F
- * + I + W) + (p - 1) max (F + I - 2 W, 2 (I - F), 0)             m >= 2 p - 1, W <= F at F = I = W: 6 m; m < 2 p - 1: 6
- * m + 2 (2 p - 1 - m), but 6 m + 4 (p - 1) at m = 1 in flight (forward done, weight half not) at most 2 p chunks on
- * every rank: p stages of 1F1B's size, its peak transfers 4 m (p - 1), twice 1F1B (the turn of the V stays on its
- * rank); delay 0
+ *   rank r of p  2 (p - r) - 1 forwards of chunk 0; r times F.1 F; p - r times F.1 I.1 W.1;
+ *                then F I W F.1 I.1 W.1 as long as there are forwards;
+ *                then r times I I.1, p - r times I W, and the weight halves that are left
+ *   period       2 m (F + I + W) + 2 (p - 1)(max (F, I) - W)         m >= 2 p - 1, W <= I; if F > I at most that
+ *                at F = I = W: 6 m
+ *                m < 2 p - 1: 6 m + 2 (2 p - 1 - m)
+ *   in flight    (forward done, weight half not) at most 2 p chunks on every rank, the p stages of 1F1B's peak
+ *   transfers    4 m (p - 1), twice 1F1B (the turn of the V stays on its rank); delay 0
  *
- * F, I, W: times of one of the 2 p parts for one micro-batch. Equal parts, free transfers. A step of fewer than 2 p - 1
- * micro-batches runs the order of 2 p - 1 without those it has not. Source: Qi et al., arXiv 2401.10241, section 6; the
- * counts of each phase as in PyTorch's ScheduleZBVZeroBubble. */
+ * F, I, W: times of one of the 2 p parts for one micro-batch. Equal parts, free transfers. A step of fewer than
+ * 2 p - 1 micro-batches runs the order of 2 p - 1 without those it has not. Source: Qi et al., arXiv 2401.10241,
+ * section 6; the counts of each phase as in PyTorch's ScheduleZBVZeroBubble. */
 #include "schedule-zb.h"
 
 /* One rank while its list is written: next forward and next input half of each chunk. */
