@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi - run - error - quark, psi_run_error)
+G_DEFINE_QUARK (psi_run_error, psi_run_error)
 
 #define CHAIN_END G_MAXUINT32
 #define NO_TRANSFER G_MAXUINT32

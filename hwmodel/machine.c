@@ -17,7 +17,7 @@
 #define SUFFIX ".machine"
 #define PROFILE_SUFFIX ".json"
 
-G_DEFINE_QUARK (psi - machine - error - quark, psi_machine_error)
+G_DEFINE_QUARK (psi_machine_error, psi_machine_error)
 
 static const struct
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-G_DEFINE_QUARK (psi - profile - error - quark, psi_profile_error)
+G_DEFINE_QUARK (psi_profile_error, psi_profile_error)
 
 const char *const psi_profile_dtype_names[PSI_N_DTYPES] = {
   [PSI_DTYPE_FP32] = "fp32", [PSI_DTYPE_TF32] = "tf32",   [PSI_DTYPE_FP16] = "fp16",   [PSI_DTYPE_BF16] = "bf16",

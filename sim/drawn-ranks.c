@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi - drawn - ranks - error - quark, psi_drawn_ranks_error)
+G_DEFINE_QUARK (psi_drawn_ranks_error, psi_drawn_ranks_error)
 
 #define MAX_RANK 16777215u
 

@@ -12,7 +12,7 @@
 
 #define MOST_FILE_BYTES (16u << 20)
 
-G_DEFINE_QUARK (psi - scenario - error - quark, psi_scenario_error)
+G_DEFINE_QUARK (psi_scenario_error, psi_scenario_error)
 
 typedef struct
 {

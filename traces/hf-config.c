@@ -167,7 +167,7 @@ static const Architecture architectures[] = {
 
 #define KNOWN_TYPES "gpt2 llama mistral qwen2 mixtral deepseek_v2 deepseek_v3 bert t5 vit"
 
-G_DEFINE_QUARK (psi - hf - config - error - quark, psi_hf_config_error)
+G_DEFINE_QUARK (psi_hf_config_error, psi_hf_config_error)
 
 static gboolean G_GNUC_PRINTF (3, 4) fail (const char *file, GError **error, const char *format, ...)
 {

@@ -9,7 +9,7 @@
 
 #define BUFFER_BYTES (1u << 18)
 
-G_DEFINE_QUARK (psi - out - file - error - quark, psi_out_file_error)
+G_DEFINE_QUARK (psi_out_file_error, psi_out_file_error)
 
 struct _PsiOutFile
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-G_DEFINE_QUARK (psi - runs - error - quark, psi_runs_error)
+G_DEFINE_QUARK (psi_runs_error, psi_runs_error)
 
 #define MOST_BYTES (1 << 30)
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-G_DEFINE_QUARK (psi - samples - error - quark, psi_samples_error)
+G_DEFINE_QUARK (psi_samples_error, psi_samples_error)
 
 PsiSamples *
 psi_samples_new (void)

@@ -8,7 +8,7 @@
 #define TRACE_VERSION "1"
 #define MAXIMUM_LAYERS 1000000
 
-G_DEFINE_QUARK (psi - trace - error - quark, psi_trace_error)
+G_DEFINE_QUARK (psi_trace_error, psi_trace_error)
 
 typedef enum
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi - usage - error - quark, psi_usage_error)
+G_DEFINE_QUARK (psi_usage_error, psi_usage_error)
 
 /* clang-format off */
 const PsiOption psi_options[PSI_N_OPTIONS] = {

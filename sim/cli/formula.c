@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-G_DEFINE_QUARK (psi - formula - error - quark, psi_formula_error)
+G_DEFINE_QUARK (psi_formula_error, psi_formula_error)
 
 #define MAX_DEPTH 32
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi - html - report - error - quark, psi_html_report_error)
+G_DEFINE_QUARK (psi_html_report_error, psi_html_report_error)
 
 static char *
 read_part (const char *file, GError **error)

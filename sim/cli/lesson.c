@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi - lesson - error - quark, psi_lesson_error)
+G_DEFINE_QUARK (psi_lesson_error, psi_lesson_error)
 
 #define PAGE_WIDTH 80
 

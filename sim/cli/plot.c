@@ -11,7 +11,7 @@
 
 #define TIMEOUT_S 120
 
-G_DEFINE_QUARK (psi - plot - error - quark, psi_plot_error)
+G_DEFINE_QUARK (psi_plot_error, psi_plot_error)
 
 /* One picture to be drawn. */
 typedef struct

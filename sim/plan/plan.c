@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi - plan - error - quark, psi_plan_error)
+G_DEFINE_QUARK (psi_plan_error, psi_plan_error)
 
 const char *const psi_update_names[] = { "synchronous", "cyclic-v1", "cyclic-v2", NULL };
 static const char *const placement_names[] = { "separate", "shared", "stage", NULL };

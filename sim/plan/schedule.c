@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-G_DEFINE_QUARK (psi - schedule - error - quark, psi_schedule_error)
+G_DEFINE_QUARK (psi_schedule_error, psi_schedule_error)
 
 const PsiScheduleKind *const psi_schedules[] = { &psi_schedule_none,
                                                  &psi_schedule_naive,

@@ -21,7 +21,7 @@ struct _PsiSettings
   Value values[PSI_N_KEYS];
 };
 
-G_DEFINE_QUARK (psi - settings - error - quark, psi_settings_error)
+G_DEFINE_QUARK (psi_settings_error, psi_settings_error)
 
 /* ---- What a kind accepts ---- */
 

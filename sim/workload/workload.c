@@ -11,7 +11,7 @@
 #define LONGEST_DEFAULT_SEQUENCE 8192
 #define MOST 4e18 /* bytes, elements: what still fits 64 bits */
 
-G_DEFINE_QUARK (psi - workload - error - quark, psi_workload_error)
+G_DEFINE_QUARK (psi_workload_error, psi_workload_error)
 
 const PsiFamily *const psi_families[] = {
   &psi_family_gpt, &psi_family_llama, &psi_family_moe, &psi_family_bert,
