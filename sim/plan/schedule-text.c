@@ -130,17 +130,18 @@ gcd (guint a, guint b)
   return b == 0 ? a : gcd (b, a % b);
 }
 
-/* One repetition of a GPU of a pool: it takes every g-th worker, and is updated just before it needs the version. */
+/* The turns of a GPU of a pool in some steps: it takes every g-th worker, and is updated just before it needs the
+ * version. */
 static void
-write_turns (GString *text, const PsiSchedule *schedule, guint part, guint gpu, guint steps, guint round)
+write_turns (GString *text, const PsiSchedule *schedule, guint part, guint gpu, guint first_step, guint end_step)
 {
   guint n = schedule->n_workers, updates = 0;
   gint64 m = schedule->worker_micro_batches;
 
-  for (guint i = gpu; i < (round + 1) * steps * n; i += schedule->pool[part])
+  for (guint i = gpu; i < end_step * n; i += schedule->pool[part])
     {
       guint stale = schedule->stale[i % n * schedule->n_parts + part];
-      gboolean written = i >= round * steps * n;
+      gboolean written = i >= first_step * n;
 
       for (; updates < i / n - MIN (stale, i / n); updates++)
         if (written)
@@ -172,15 +173,16 @@ write_pools (GString *text, const PsiSchedule *schedule, const char *comment)
     for (guint q = 0; q < schedule->pool[j]; q++)
       g_string_append_printf (text, " %u", j);
   g_string_append_printf (text, "\nsteps %u\n", steps);
-  for (guint round = 0; round < 2; round++)
+  /* The first update of a rank that begins one version behind comes in the third repetition. */
+  for (guint loop = 0; loop < 2; loop++)
     {
-      if (round > 0)
+      if (loop > 0)
         g_string_append (text, "repeat\n");
       for (guint j = 0, gpu = 0; j < schedule->n_parts; j++)
         for (guint q = 0; q < schedule->pool[j]; q++, gpu++)
           {
             g_string_append_printf (text, "rank %u:", gpu);
-            write_turns (text, schedule, j, q, steps, round);
+            write_turns (text, schedule, j, q, 2 * loop * steps, (loop + 2) * steps);
             g_string_append_c (text, '\n');
           }
     }
