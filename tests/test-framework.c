@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#include "framework.h"
+#include "keys.h"
+
+#include <string.h>
+
+/* The choices of the key and the rows of the table are the same words. */
+static void
+test_names (void)
+{
+  g_auto (GStrv) words = g_strsplit (psi_keys[PSI_KEY_FRAMEWORK].choices, " ", -1);
+  guint n = 0;
+
+  for (; psi_frameworks[n].name != NULL; n++)
+    {
+      g_assert_true (g_strv_contains ((const char *const *) words, psi_frameworks[n].name));
+      g_assert_true (psi_framework_find (psi_frameworks[n].name) == &psi_frameworks[n]);
+      g_assert_cmpuint (strlen (psi_frameworks[n].summary), <=, 90);
+    }
+  g_assert_cmpuint (n, ==, g_strv_length (words));
+  g_assert_null (psi_framework_find ("caffe"));
+}
+
+static void
+test_guess (void)
+{
+  static const struct
+  {
+    const char *text, *name;
+  } cases[] = { { "Megatron-DeepSpeed", "megatron-deepspeed" },
+                { "Megatron-LM 2021-05", "megatron" },
+                { "Megatron-Bridge / Megatron-Core", "megatron-core" },
+                { "Aleph Alpha internal (Megatron-like)", "megatron-eager" },
+                { "Aleph Alpha internal (Megatron-like) kernel: flash_attention2 + RMS kernel", "megatron-eager-rms" },
+                { "torchtitan (FSDP2)", "torchtitan" },
+                { "llm-foundry/Composer FSDP1 + flash attention", "composer" },
+                { "PyTorch FSDP1", "pytorch" } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    g_assert_cmpstr (psi_framework_guess (cases[i].text)->name, ==, cases[i].name);
+  g_assert_null (psi_framework_guess ("my own loop"));
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/workload/framework/names", test_names);
+  g_test_add_func ("/workload/framework/guess", test_guess);
+  return g_test_run ();
+}
