@@ -14,8 +14,8 @@
 
 typedef struct
 {
-  const char *name; /* of the file, for messages */
-  guint line;
+  const char *name;                           /* of the file, for messages */
+  guint line;                                 /* 0: the file as a whole */
   gint64 ranks, chunks, micro_batches, steps; /* 0: not written */
   PsiSchedule *schedule;                      /* from the first line on that needs ranks and chunks */
   GArray **lists;                             /* where rank lines go now */
@@ -32,7 +32,10 @@ refuse (const Parser *parser, GError **error, const char *format, ...)
   va_start (arguments, format);
   g_autofree char *text = g_strdup_vprintf (format, arguments);
   va_end (arguments);
-  g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SYNTAX, "%s:%u: %s", parser->name, parser->line, text);
+  if (parser->line > 0)
+    g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SYNTAX, "%s:%u: %s", parser->name, parser->line, text);
+  else
+    g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SYNTAX, "%s: %s", parser->name, text);
   return FALSE;
 }
 
@@ -390,6 +393,8 @@ psi_schedule_parse (const char *text, const char *name, GError **error)
           good = refuse (&parser, error, "no schedule: %s (the first line must be '" HEAD "')", quoted);
         }
     }
+  if (good)
+    parser.line = 0;
   if (good && (!headed || parser.schedule == NULL || parser.micro_batches == 0))
     good = refuse (&parser, error, "the schedule is not whole: %s is missing",
                    !headed                     ? "the line '" HEAD "'"
