@@ -59,6 +59,9 @@ put_text_item (GString *out, const char *key, const char *value)
 #define END_DICT(out) g_string_append_c (out, 'u')
 #define BEGIN_LIST(out) g_string_append (out, "](")
 #define END_LIST(out) g_string_append_c (out, 'e')
+/* Python's pickler ends a batch after 1000 items too, and memory_viz cannot read much longer ones. */
+#define BATCH 1000
+#define NEXT_BATCH(out) g_string_append (out, "e(")
 
 /* ---- Blocks ---- */
 
@@ -86,6 +89,7 @@ typedef struct
   gint64 owed[PSI_N_MEMORY]; /* fallen before the rise of the same instant */
   gint64 top_bytes;
   GString *trace;
+  guint n_events;
 } Device;
 
 static int
@@ -132,6 +136,8 @@ put_event (Device *device, const char *action, const Block *block, PsiTime time_
   put_text_item (out, "category", psi_memory_class_names[block->memory_class]);
   put_frames (device, out, block->memory_class, op);
   END_DICT (out);
+  if (++device->n_events % BATCH == 0)
+    NEXT_BATCH (out);
 }
 
 /* First fit; returns the block's place in `live`. */
@@ -208,6 +214,7 @@ release (Device *device, const Change *fall)
         }
       Block block = g_array_index (device->live, Block, i);
       g_array_remove_index (device->live, (guint) i);
+      put_event (device, "free_requested", &block, fall->time_ps, fall->op);
       put_event (device, "free_completed", &block, fall->time_ps, fall->op);
       if (block.bytes > left)
         {
@@ -286,13 +293,40 @@ put_block (const Device *device, GString *out, gint64 address, gint64 bytes, con
   put_item (out, "requested_size", bytes);
   put_text_item (out, "state", block != NULL ? "active_allocated" : "inactive");
   if (block != NULL)
-    put_frames (device, out, block->memory_class, NULL);
+    {
+      put_frames (device, out, block->memory_class, NULL);
+      put_string (out, "history"); /* where older viewers look for the frames */
+      BEGIN_LIST (out);
+      BEGIN_DICT (out);
+      put_item (out, "addr", address);
+      put_item (out, "real_size", bytes);
+      put_frames (device, out, block->memory_class, NULL);
+      END_DICT (out);
+      END_LIST (out);
+    }
   else
     {
       put_string (out, "frames");
       BEGIN_LIST (out);
       END_LIST (out);
     }
+  END_DICT (out);
+}
+
+/* The end of a trace, as PyTorch writes it. memory_viz trips over traces with categories but without "unknown". */
+static void
+put_end (GString *out, PsiTime time_ps)
+{
+  BEGIN_DICT (out);
+  put_text_item (out, "action", "snapshot");
+  put_item (out, "addr", 0);
+  put_item (out, "size", 0);
+  put_item (out, "stream", 0);
+  put_item (out, "time_us", time_ps / 1000000);
+  put_text_item (out, "category", "unknown");
+  put_string (out, "frames");
+  BEGIN_LIST (out);
+  END_LIST (out);
   END_DICT (out);
 }
 
@@ -321,6 +355,8 @@ put_segment (const Device *device, GString *out, guint number)
       if (block->address > address)
         put_block (device, out, address, block->address - address, NULL);
       put_block (device, out, block->address, block->bytes, block);
+      if (i % BATCH == BATCH / 2)
+        NEXT_BATCH (out);
       address = block->address + block->bytes;
     }
   if (address < FIRST_ADDRESS + device->top_bytes)
@@ -348,6 +384,7 @@ psi_memory_snapshot_write (const char *path, const PsiStep *step, const PsiRun *
 
       BEGIN_LIST (out);
       trace_rank (&device, run, &step->ranks[g_array_index (drawn, PsiDrawnRank, i).step_rank]);
+      put_end (out, run->period_ps);
       END_LIST (out);
       put_segment (&device, segments, i);
     }

@@ -9,6 +9,7 @@ import collections
 import json
 import os
 import pickle
+import pickletools
 import subprocess
 import sys
 import tempfile
@@ -134,7 +135,13 @@ def snapshot(name, arguments):
     """The sum of live blocks follows the simulated level: the same peak, the same bytes before and after the step."""
     plan = report(f"{arguments} --timeline {name}.pickle")
     with open(os.path.join(FOLDER.name, f"{name}.pickle"), "rb") as file:
-        data = pickle.load(file)
+        text = file.read()
+    data = pickle.loads(text)
+    # memory_viz reads only these, and no batch of tens of thousands.
+    known = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "SETITEMS", "APPENDS", "BINUNICODE", "BININT", "LONG1"}
+    used = {opcode.name for opcode, _, _ in pickletools.genops(text)}
+    if not used <= known:
+        yield f"opcodes {used - known}"
     if len(data["segments"]) != len(data["device_traces"]):
         yield "segments and traces are not of the same devices"
     peaks = []
@@ -149,8 +156,12 @@ def snapshot(name, arguments):
         live = {}
         initial = 0
         net = peak = 0
+        if "unknown" not in {event["category"] for event in trace}:
+            yield "memory_viz cannot read categories without 'unknown'"
         for event in trace:
             address, size = event["addr"], event["size"]
+            if event["action"] in ("snapshot", "free_requested"):
+                continue
             if event["action"] == "alloc":
                 if any(address < other + bytes and other < address + size for other, bytes in live.items()):
                     yield f"two blocks lie at {address}"
