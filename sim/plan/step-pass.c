@@ -285,6 +285,13 @@ edge_number (guint from, guint layer)
   return from * 65536 + layer % 65536;
 }
 
+/* Does the output of a stage stay for its own backward? */
+static gboolean
+keeps_outputs (const PsiStep *step)
+{
+  return step->plan->memory->keeps_outputs && !step->plan->cyclic && !psi_step_model (step)->is_uniform;
+}
+
 static void
 receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint reader,
                  guint from, guint to, gpointer data)
@@ -315,7 +322,8 @@ send_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiTok
   psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
   psi_program_after (rank->program, op, ops_of (edge, layer)->last, 0);
   psi_program_delta (rank->program, ops_of (edge, layer)->last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
-  psi_program_delta (rank->program, op, TRUE, PSI_MEMORY_BOUNDARY, -bytes);
+  if (!keeps_outputs (step))
+    psi_program_delta (rank->program, op, TRUE, PSI_MEMORY_BOUNDARY, -bytes);
   note_send (step, rank, op);
 }
 
@@ -334,7 +342,7 @@ receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const Ps
   gate_receive (rank, op);
   psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
   psi_program_after (rank->program, ops_of (edge, layer)->first, op, 0);
-  edge->bytes += bytes;
+  edge->bytes += keeps_outputs (step) ? 2 * bytes : bytes;
 }
 
 static void

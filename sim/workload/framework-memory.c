@@ -8,7 +8,8 @@
  *   megatron-deepspeed  BF16_Optimizer: an fp32 sum of gradients, each bf16 gradient freed once it is added; fp16:
  *                     gradients only
  *   megatron-eager    16-bit gradients: a model of 13 billion parameters on one A100 of 80 GB trains (with 6 bytes of
- *                     parameter and gradient it would not start); PyTorch's loss over gathered logits
+ *                     parameter and gradient it would not start); PyTorch's loss over gathered logits,
+ *                     whose 16-bit copy stays too
  *   nanotron          FP32GradientAccumulator over all parameters; the bf16 .grad of the last micro-batch is still
  * there in the next forward; torch's reducer copies it into buckets. Loss: fp32 logits and their shifted copy.
  * Column-parallel products keep the gathered input unless tp_recompute_allgather pytorch nn.functional.cross_entropy:
@@ -24,17 +25,17 @@
 
 static const PsiFrameworkMemory rows[] = {
   /* clang-format off */
-  /*                        sums   own copy plain  loss   compiled  fused chunks TE    copies gathers whole */
-  { "megatron",           { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 1, FALSE, FALSE },
-  { "pytorch",            { 2, 2 }, 0, 0, FALSE, 8, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE, FALSE },
-  { "megatron-core",      { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 4, 1, TRUE,  1, FALSE },
-  { "megatron-deepspeed", { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 0, FALSE, FALSE },
-  { "megatron-eager",     { 2, 2 }, 0, 0, FALSE, 8, 12, { 8, 12 }, 0, 1, FALSE, 0, TRUE,  FALSE },
-  { "megatron-eager-rms", { 2, 2 }, 0, 0, FALSE, 8, 12, { 8, 12 }, 0, 1, FALSE, 0, TRUE,  FALSE },
-  { "nanotron",           { 4, 4 }, 2, 2, FALSE, 8,  8, { 8,  8 }, 0, 1, FALSE, 2, FALSE, FALSE },
-  { "torchtitan",         { 2, 2 }, 0, 0, FALSE, 8, 12, { 6, 10 }, 0, 1, FALSE, 0, FALSE, FALSE },
-  { "torchtune",          { 2, 2 }, 0, 0, TRUE,  8, 12, { 2,  4 }, 0, 8, FALSE, 0, FALSE, FALSE },
-  { "llm.c",              { 2, 2 }, 0, 0, FALSE, 2,  2, { 2,  2 }, 0, 1, FALSE, 0, FALSE, FALSE },
+  /*                        sums   own copy plain  loss   compiled  fused chunks TE    copies outputs gathers whole */
+  { "megatron",           { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 1, FALSE,   FALSE,   FALSE },
+  { "pytorch",            { 2, 2 }, 0, 0, FALSE, 8, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
+  { "megatron-core",      { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 4, 1, TRUE,  1, FALSE,   FALSE,   FALSE },
+  { "megatron-deepspeed", { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 0, TRUE,    FALSE,   FALSE },
+  { "megatron-eager",     { 2, 2 }, 0, 0, FALSE, 10, 14, { 10, 14 }, 0, 1, FALSE, 0, TRUE,    TRUE,    FALSE },
+  { "megatron-eager-rms", { 2, 2 }, 0, 0, FALSE, 10, 14, { 10, 14 }, 0, 1, FALSE, 0, TRUE,    TRUE,    FALSE },
+  { "nanotron",           { 4, 4 }, 2, 2, FALSE, 8,  8, { 8,  8 }, 0, 1, FALSE, 2, TRUE,    FALSE,   FALSE },
+  { "torchtitan",         { 2, 2 }, 0, 0, FALSE, 8, 12, { 6, 10 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
+  { "torchtune",          { 2, 2 }, 0, 0, TRUE,  8, 12, { 2,  4 }, 0, 8, FALSE, 0, FALSE,   FALSE,   FALSE },
+  { "llm.c",              { 2, 2 }, 0, 0, FALSE, 2,  2, { 2,  2 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
   /* clang-format on */
 };
 
