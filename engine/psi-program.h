@@ -12,7 +12,7 @@
 #include "psi-links.h"
 
 #define PSI_MAX_STREAMS 64
-#define PSI_MAX_TIERS 8
+#define PSI_MAX_TIERS 4
 #define PSI_MAX_CLASSES 8
 
 typedef enum

@@ -115,6 +115,8 @@ static double
 mesh_share (const PsiCollectiveCase *c)
 {
   guint links = c->machine->intra.mesh_links, members = c->shape.ranks_per_node;
+  if (c->shape.wire_share > 0)
+    return c->shape.wire_share;
   if (links == 0 || members >= c->machine->gpus_per_node)
     return 1;
   return MIN (MESH_PART, MAX (1, members - 1.0) / links);
@@ -129,7 +131,8 @@ fill_wires (PsiCollectiveCase *c)
   c->node_bytes_per_s = c->member_net_bytes_per_s = INFINITY;
   if (c->shape.n_nodes <= 1)
     return;
-  double adapter = net->bytes_per_s * net->efficiency / net->oversubscription;
+  /* Links above a leaf switch are shared links of the topology. */
+  double adapter = net->bytes_per_s * net->efficiency / (net->leaf_nodes > 0 ? 1 : net->oversubscription);
   double gpus = MAX (1, machine->gpus_per_node), nics = net->nics_per_node ? net->nics_per_node : gpus;
   double sharers = c->shape.nic_sharers ? c->shape.nic_sharers : c->shape.ranks_per_node;
   /* A GPU sends over the adapters next to it, not over all of its node. */

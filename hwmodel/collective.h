@@ -26,6 +26,7 @@ typedef struct
   guint ranks_per_node; /* the most members in one node */
   guint nic_sharers;    /* GPUs of a node that send over its adapters at the same time, all groups together;
                          * 0 = ranks_per_node */
+  double wire_share;    /* of a member's wires inside the node that lead to the others; 0 = as the mesh gives */
 } PsiGroupShape;
 
 /* What one collective does. Bytes are per member and direction; S is the size in nccl-tests' sense: the buffer of an

@@ -153,6 +153,12 @@ static const Key keys[] = {
   { "link", "mesh_links", KIND_COUNT, LINK (mesh_links), 0, 1e6, "0", NULL },
   { "link", "nics", KIND_COUNT, LINK (nics_per_node), 0, 1e6, "0", NULL },
   { "link", "oversubscription", KIND_REAL, LINK (oversubscription), 1, 1000, "1", NULL },
+  { "link", "switch_gpus", KIND_COUNT, LINK (switch_gpus), 0, 1e6, "0", NULL },
+  { "link", "uplink", KIND_RATE, LINK (uplink_bytes_per_s), 0, 1e20, "0", NULL },
+  { "link", "leaf_nodes", KIND_COUNT, LINK (leaf_nodes), 0, 1e6, "0", NULL },
+  { "link", "rails", KIND_YES, LINK (rails), 0, 0, "no", NULL },
+  { "link", "pod_nodes", KIND_COUNT, LINK (pod_nodes), 0, 1e6, "0", NULL },
+  { "link", "pod_oversubscription", KIND_REAL, LINK (pod_oversubscription), 1, 1000, "1", NULL },
   { "link", "source", KIND_TEXT, LINK (source), 0, 0, NULL, NULL },
 };
 

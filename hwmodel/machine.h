@@ -44,7 +44,16 @@ typedef struct
   gint64 ramp_ps;          /* slow approach to the full rate: a wire time x becomes x + 2 sqrt (ramp x) */
   guint mesh_links;        /* nvlink without a switch: links of one GPU, wired to single peers; 0 = switched */
   guint nics_per_node;     /* network: adapters that share a node's traffic; 0 = one for each GPU */
-  double oversubscription; /* network: 1 = none */
+  double oversubscription; /* network: 1 = none; of a leaf switch's links upwards if leaf_nodes > 0, else of each
+                            * adapter */
+
+  /* Links that GPUs share, see topology.h; 0 = no such level. */
+  guint switch_gpus;         /* inside the node: GPUs below one PCIe switch ... */
+  double uplink_bytes_per_s; /* ... and its link upwards, one direction; 0 = as fast as a GPU's */
+  guint leaf_nodes;          /* network: nodes below one leaf switch (with rails: below one set of them) */
+  gboolean rails;            /* network: adapter i of every node goes to leaf switch i */
+  guint pod_nodes;           /* network: nodes below one spine, if there are three tiers */
+  double pod_oversubscription;
   char *source;
 } PsiLink;
 

@@ -64,11 +64,13 @@ psi_step_replicas_alike (PsiStep *step)
         {
           guint from = s * step->strides[PP], to = (s + 1) % plan->pp * step->strides[PP];
 
-          if ((from / node == to / node) != ((at + from) / node == (at + to) / node))
+          if ((from / node == to / node) != ((at + from) / node == (at + to) / node) ||
+              psi_topology_wire_share (&step->topology, from, to) !=
+                  psi_topology_wire_share (&step->topology, at + from, at + to))
             return FALSE;
         }
     }
-  return TRUE;
+  return psi_step_links_alike (step);
 }
 
 void
@@ -87,7 +89,8 @@ psi_step_place_rank (PsiStep *step, PsiStepRank *rank)
   rates[PSI_TIER_INTRA_IN] = rates[PSI_TIER_INTRA_OUT];
   double nics = machine->inter.nics_per_node > 0 ? (double) machine->inter.nics_per_node / machine->gpus_per_node : 1;
   rates[PSI_TIER_INTER_OUT] = rates[PSI_TIER_INTER_IN] =
-      machine->inter.bytes_per_s * machine->inter.efficiency * MIN (nics, 1) / MAX (machine->inter.oversubscription, 1);
+      machine->inter.bytes_per_s * machine->inter.efficiency * MIN (nics, 1) /
+      (machine->inter.leaf_nodes > 0 ? 1 : MAX (machine->inter.oversubscription, 1));
   for (guint t = 0; t < 4; t++)
     rank->links[t] = psi_links_add (step->world->links, machine->ideal ? HUGE_VAL : rates[t]);
 }
@@ -104,16 +107,24 @@ psi_step_group_size (const PsiStep *step, PsiDimension dimension)
   return sizes[dimension];
 }
 
+/* Adapters that several GPUs share are links of their own: there the sharing happens. */
+static guint
+nic_sharers (const PsiStep *step)
+{
+  return psi_topology_has (&step->topology, PSI_LEVEL_ADAPTER)
+             ? 0
+             : MIN (step->machine->gpus_per_node, MAX (step->gpus, 1));
+}
+
 /* Members that sit in one node, for `n` members `stride` GPUs apart. */
 static PsiGroupShape
 group_shape (const PsiStep *step, guint n, guint stride)
 {
   guint node = step->machine->gpus_per_node;
   guint inside = stride >= node ? 1 : MIN (n, MAX (node / stride, 1));
-  PsiGroupShape shape = { .n_ranks = n,
-                          .ranks_per_node = inside,
-                          .n_nodes = (n + inside - 1) / inside,
-                          .nic_sharers = MIN (node, MAX (step->gpus, 1)) };
+  PsiGroupShape shape = {
+    .n_ranks = n, .ranks_per_node = inside, .n_nodes = (n + inside - 1) / inside, .nic_sharers = nic_sharers (step)
+  };
 
   return shape;
 }
@@ -128,6 +139,12 @@ dimension_shape (const PsiStep *step, PsiDimension dimension)
   };
 
   return group_shape (step, n, strides[dimension]);
+}
+
+guint
+psi_step_ranks_per_node (const PsiStep *step, PsiDimension dimension)
+{
+  return dimension_shape (step, dimension).ranks_per_node;
 }
 
 /* ---- Ports ---- */
@@ -147,20 +164,25 @@ port_for (PsiStep *step, const char *key, gboolean channel)
   return GPOINTER_TO_UINT (found) - 1;
 }
 
-/* The slot under which the rank knows a port; binds it, and adds the rank's links to its path, at first sight. */
+/* The slot under which the rank knows a port; binds it, and adds its links to the port's path, at first sight. */
 static guint
-slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, gboolean outward, gboolean inward)
+slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, const PsiRoute *route)
 {
   GArray *ports = psi_world_rank (step->world, rank->id)->ports;
+  gboolean own_adapter = !psi_topology_has (&step->topology, PSI_LEVEL_ADAPTER);
 
   for (guint slot = 0; slot < ports->len; slot++)
     if (g_array_index (ports, PsiPortId, slot) == port)
       return slot;
   psi_world_bind (step->world, rank->id, ports->len, port);
   for (guint tier = 0; tier < 4; tier++)
-    if ((outward && (tier == PSI_TIER_INTRA_OUT || tier == PSI_TIER_INTER_OUT)) ||
-        (inward && (tier == PSI_TIER_INTRA_IN || tier == PSI_TIER_INTER_IN)))
-      psi_world_add_path (step->world, port, rank->links[tier], tier);
+    {
+      gboolean outward = tier == PSI_TIER_INTRA_OUT || tier == PSI_TIER_INTER_OUT;
+
+      if ((outward ? route->up : route->down) && (tier < PSI_TIER_INTER_OUT || own_adapter))
+        psi_world_add_path (step->world, port, rank->links[tier], tier);
+    }
+  psi_step_add_shared_links (step, rank, port, route);
   return ports->len - 1;
 }
 
@@ -277,7 +299,7 @@ typedef struct
 {
   PsiPortId port;
   PsiTransferId transfer;
-  gboolean outward, inward; /* which of its links the rank puts into the port's path */
+  PsiRoute route;
 } Target;
 
 static gboolean
@@ -310,7 +332,10 @@ collective_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target
                              : dimension == PSI_DIMENSION_EXPERT_DP ? data_index % step->plan->ep
                                                                     : data_index / size);
 
-  *ret_target = (Target){ port_for (step, key, FALSE), transfer_for (step, &cost, &info), TRUE, TRUE };
+  PsiRouteKind kind = call->what == PSI_COLLECTIVE_ALL_TO_ALL ? PSI_ROUTE_SPREAD : PSI_ROUTE_RING;
+  *ret_target = (Target){ port_for (step, key, FALSE),
+                          transfer_for (step, &cost, &info),
+                          { kind, dimension, shape.ranks_per_node, 0, TRUE, TRUE } };
   return TRUE;
 }
 
@@ -342,7 +367,10 @@ copies_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *re
   gboolean full = step->n_classes > step->plan->dp;
   g_autofree char *key = g_strdup_printf ("copies/%u/%u", call->index, full ? rank->tp_index : 0);
 
-  *ret_target = (Target){ port_for (step, key, FALSE), transfer_for (step, &cost, &info), TRUE, TRUE };
+  *ret_target =
+      (Target){ port_for (step, key, FALSE),
+                transfer_for (step, &cost, &info),
+                { PSI_ROUTE_RING, PSI_DIMENSION_DP, psi_step_ranks_per_node (step, PSI_DIMENSION_DP), 0, TRUE, TRUE } };
   return TRUE;
 }
 
@@ -362,8 +390,10 @@ server_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *re
   PsiTransferInfo info = make_info (call->traffic, sent, cost.steps);
   g_autofree char *key = g_strdup_printf ("server/%d", outward);
 
-  *ret_target = (Target){ port_for (step, key, FALSE), transfer_for (step, &cost, &info), rank->is_root && outward,
-                          rank->is_root && !outward };
+  *ret_target = (Target){ port_for (step, key, FALSE),
+                          transfer_for (step, &cost, &info),
+                          { PSI_ROUTE_SPREAD, PSI_DIMENSION_DP, shape.ranks_per_node, 0, rank->is_root && outward,
+                            rank->is_root && !outward } };
   return TRUE;
 }
 
@@ -391,6 +421,24 @@ crosses_node (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *t
   return low / node != (low + distance) / node;
 }
 
+/* Between two GPUs of a mesh, or any two of the equal ones they stand for. */
+static double
+narrowest_wires (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *to)
+{
+  const PsiPlan *plan = step->plan;
+  guint replicas = from->count > 1 ? MIN (plan->dp * plan->tp * plan->cp, step->machine->gpus_per_node) : 1;
+  double share = 1;
+
+  for (guint i = 0; i < replicas; i++)
+    {
+      guint at = i % plan->tp * step->strides[TP] + i / plan->tp % plan->cp * step->strides[CP] +
+                 i / plan->tp / plan->cp * step->strides[DP];
+
+      share = MIN (share, psi_topology_wire_share (&step->topology, from->first_gpu + at, to->first_gpu + at));
+    }
+  return share;
+}
+
 static gboolean
 message_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
 {
@@ -398,17 +446,21 @@ message_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *r
   PsiStepRank *other = &step->ranks[call->other * step->n_classes + rank->id % step->n_classes];
   PsiStepRank *from = sending ? rank : other, *to = sending ? other : rank;
   gboolean crosses = crosses_node (step, from, to);
-  PsiGroupShape shape = { .n_ranks = 2,
-                          .n_nodes = crosses ? 2 : 1,
-                          .ranks_per_node = crosses ? 1 : 2,
-                          .nic_sharers = MIN (step->machine->gpus_per_node, step->gpus) };
+  PsiGroupShape shape = {
+    .n_ranks = 2, .n_nodes = crosses ? 2 : 1, .ranks_per_node = crosses ? 1 : 2, .nic_sharers = nic_sharers (step)
+  };
   PsiCollectiveCost cost = { .steps = 0 };
   PsiTransferInfo info = make_info (call->traffic, sending ? call->bytes : 0, 1);
   g_autofree char *key = g_strdup_printf ("pair/%u/%u/%u/%u", from->id, to->id, call->what, call->index);
 
+  if (!crosses && step->topology.mesh_links > 0)
+    shape.wire_share = narrowest_wires (step, from, to);
   if (call->bytes > 0)
     psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, call->bytes, &shape, &cost);
-  *ret_target = (Target){ port_for (step, key, TRUE), transfer_for (step, &cost, &info), sending, !sending };
+  *ret_target = (Target){ port_for (step, key, TRUE),
+                          transfer_for (step, &cost, &info),
+                          { PSI_ROUTE_MESSAGE, PSI_DIMENSION_ALL, 1,
+                            (gint64) other->first_gpu - (gint64) rank->first_gpu, sending, !sending } };
   return TRUE;
 }
 
@@ -449,7 +501,7 @@ make_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
       if (!call_kinds[key->kind].target (step, rank, key, &target))
         return PSI_OP_NONE;
       Call call = { .key = *key,
-                    .slot = slot_for (step, rank, target.port, target.outward, target.inward),
+                    .slot = slot_for (step, rank, target.port, &target.route),
                     .transfer = target.transfer };
 
       if (rank->calls == NULL)
@@ -486,7 +538,7 @@ psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank)
     }
   g_assert (ports->len == 0);
   for (guint i = 0; i < n; i++)
-    slot_for (step, rank, targets[i].port, targets[i].outward, targets[i].inward);
+    slot_for (step, rank, targets[i].port, &targets[i].route);
   return TRUE;
 }
 

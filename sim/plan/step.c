@@ -366,6 +366,8 @@ psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSour
   step->settings = settings;
   step->shapes = g_ptr_array_new_with_free_func ((GDestroyNotify) psi_shape_cost_free);
   step->world = psi_world_new ();
+  psi_topology_init (&step->topology, machine);
+  step->shared_links = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
   step->infos = g_array_new (FALSE, FALSE, sizeof (PsiTransferInfo));
   step->ports = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   step->transfers = g_hash_table_new_full (psi_step_transfer_hash, psi_step_transfer_equal, g_free, NULL);
@@ -442,6 +444,7 @@ psi_step_free (PsiStep *step)
   psi_world_free (step->world);
   g_array_unref (step->infos);
   g_hash_table_unref (step->ports);
+  g_hash_table_unref (step->shared_links);
   g_hash_table_unref (step->transfers);
   g_free (step);
 }

@@ -4,6 +4,7 @@
  *   step.c            schedule, ranks, streams; walks each rank's list of tokens
  *   step-cost.c       kernels -> time of every segment of every kind of layer
  *   step-place.c      ranks on the machine, links, transfers, communicators, channels
+ *   step-links.c      links that GPUs share
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
@@ -18,6 +19,7 @@
 #include "plan.h"
 #include "psi-program.h"
 #include "tags.h"
+#include "topology.h"
 
 /* Streams of a rank. Boundary messages have four streams for each model part of a rank, from PSI_STREAM_BOUNDARY on. */
 enum
@@ -144,6 +146,8 @@ typedef struct _PsiStep
   PsiStepRank *ranks;
   guint n_ranks, n_classes; /* ranks = lists x classes */
   guint gpus, strides[4];   /* strides of tp, cp, dp, pp in GPU numbers */
+  PsiTopology topology;
+  GHashTable *shared_links; /* level, domain and direction -> PsiLinkId + 1 */
   GHashTable *ports;        /* key -> PsiPortId + 1 */
   GHashTable *transfers;    /* transfer and info -> PsiTransferId */
 } PsiStep;
@@ -215,6 +219,8 @@ typedef enum
   PSI_N_DIMENSIONS
 } PsiDimension;
 guint psi_step_group_size (const PsiStep *step, PsiDimension dimension);
+/* Members of a group in one node. */
+guint psi_step_ranks_per_node (const PsiStep *step, PsiDimension dimension);
 /* The same for all that hold a copy of one part: a schedule may place it on several pipeline ranks. */
 PsiOpId psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op, guint part, gint64 bytes,
                                     PsiTraffic traffic);
@@ -227,6 +233,27 @@ PsiOpId psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint 
                        gint64 bytes, PsiTraffic traffic);
 PsiOpId psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
                           gint64 bytes, PsiTraffic traffic);
+
+/* step-links.c */
+/* How the bytes of a port go from GPU to GPU. */
+typedef enum
+{
+  PSI_ROUTE_RING,   /* round the group, node by node */
+  PSI_ROUTE_SPREAD, /* from everybody to everybody, or from or to one */
+  PSI_ROUTE_MESSAGE /* from a GPU to the one `shift` further */
+} PsiRouteKind;
+typedef struct
+{
+  PsiRouteKind kind;
+  PsiDimension dimension;
+  guint per_node; /* members in one node */
+  gint64 shift;
+  gboolean up, down; /* does the rank load links above it, links down to it */
+} PsiRoute;
+/* Add the shared links that a rank's GPUs load to the path of its port. */
+void psi_step_add_shared_links (PsiStep *step, const PsiStepRank *rank, PsiPortId port, const PsiRoute *route);
+/* Do all GPUs of a pipeline rank see the same shared links? */
+gboolean psi_step_links_alike (const PsiStep *step);
 
 /* step-pass.c */
 /* Append the work of one token: receives, gathers, compute, sends. */
