@@ -41,7 +41,8 @@ static const struct
 
 enum
 {
-  MOST_SAMPLES = 200
+  MOST_SAMPLES = 200,
+  LEAST_POINTS = 6
 };
 
 typedef struct
@@ -123,9 +124,9 @@ execute (Host *host)
 {
   BenchCommand command = host->ranks.shared->command;
 
+  bench_ranks_barrier (&host->ranks);
   for (int i = 0; i < command.samples; i++)
     {
-      bench_ranks_barrier (&host->ranks);
       double wall_s = bench_now_s (), cpu_s = bench_cpu_s ();
       for (long j = 0; j < command.batch; j++)
         call (host, &command);
@@ -159,7 +160,8 @@ serve (Host *host)
     }
 }
 
-/* At least 10 samples and about `seconds`, at most 2 seconds. */
+/* At least 10 samples and about `seconds`, at most 2 seconds. Quick: at least 5, but longer ones, since on a busy
+ * machine each start together costs a turn of everybody. */
 static void
 measure (Host *host, const BenchCommand *command, double seconds, BenchStats *ret_stats, double *ret_switches)
 {
@@ -174,9 +176,11 @@ measure (Host *host, const BenchCommand *command, double seconds, BenchStats *re
       each_ns = host->wall_ns[i];
   if (each_ns < 50)
     each_ns = 50;
-  long batch = each_ns < 2e5 ? (long) (2e5 / each_ns) + 1 : 1;
+  double sample_ns = host->options->quick ? 1e6 : 2e5;
+  int least = host->options->quick ? 5 : 10;
+  long batch = each_ns < sample_ns ? (long) (sample_ns / each_ns) + 1 : 1;
   double most = seconds * 1e9 / (each_ns * (double) batch), cap = 2e9 / (each_ns * (double) batch);
-  int samples = most < 10 ? 10 : most > MOST_SAMPLES ? MOST_SAMPLES : (int) most;
+  int samples = most < least ? least : most > MOST_SAMPLES ? MOST_SAMPLES : (int) most;
   if (samples > cap)
     samples = cap < 3 ? 3 : (int) cap;
   getrusage (RUSAGE_SELF, &before);
@@ -238,7 +242,8 @@ run_list (Host *host, const BenchCommand *list, int n, int sweep, double deadlin
   int done = 0;
 
   seconds = seconds < 0.005 ? 0.005 : seconds > 0.2 ? 0.2 : seconds;
-  for (; done < n && !bench_interrupted () && bench_now_s () < deadline_s; done++)
+  /* A curve needs some points whatever the time. */
+  for (; done < n && !bench_interrupted () && (done < LEAST_POINTS || bench_now_s () < deadline_s); done++)
     measure_and_write (host, &list[bench_order (done, n, sweep)], seconds, sweep);
   if (done < n && !bench_interrupted ())
     bench_warn (host->options, "time for %d of %d points", done, n);
@@ -261,7 +266,7 @@ gemm_run (void *state, int sweep, double deadline_s)
   BenchCommand list[256];
   int n = 0;
 
-  for (int width = 128; width <= (host->options->quick ? 512 : 1024); width *= 2)
+  for (int width = host->options->quick ? 512 : 1024; width >= (host->options->quick ? 256 : 128); width /= 2)
     for (int rows = host->options->quick ? 64 : 8; rows <= 256; rows *= host->options->quick ? 4 : 2)
       n = add_layer (list, n, rows, width, width);
   if (!host->options->quick)
@@ -278,14 +283,14 @@ gemm_run (void *state, int sweep, double deadline_s)
   return 0;
 }
 
-/* `kinds` over sizes from `least` to `largest` bytes by powers of two. */
+/* `kinds` over sizes from `largest` down to `least` bytes by powers of two, of 16 when it must be quick. */
 static void
 run_sizes (Host *host, const What *kinds, int n_kinds, size_t least, size_t largest, int sweep, double deadline_s)
 {
   BenchCommand list[256];
   int n = 0;
 
-  for (size_t bytes = least; bytes <= largest; bytes *= 2)
+  for (size_t bytes = largest; bytes >= least; bytes /= host->options->quick ? 16 : 2)
     for (int i = 0; i < n_kinds; i++)
       list[n++] = (BenchCommand){ .what = (int) kinds[i], .bytes = bytes };
   run_list (host, list, n, sweep, deadline_s);
@@ -306,7 +311,7 @@ collective_run (void *state, int sweep, double deadline_s)
   Host *host = state;
   const What kinds[] = { WHAT_ALL_REDUCE, WHAT_SEND_RECV };
   if (host->ranks.n > 1)
-    run_sizes (host, kinds, 2, 8, host->ranks.buffer_bytes, sweep, deadline_s);
+    run_sizes (host, kinds, 2, host->options->quick ? 1024 : 8, host->ranks.buffer_bytes, sweep, deadline_s);
   return 0;
 }
 
@@ -333,7 +338,11 @@ main (int argc, char **argv)
   static const BenchSection sections[] = { { "gemm", 3, false, gemm_run },
                                            { "copy", 1, false, copy_run },
                                            { "collective", 1.5, false, collective_run } };
-  BenchOptions options = { .program = "bench-host", .usage = "                     (gemm copy collective)\n" };
+  BenchOptions options = {
+    .program = "bench-host",
+    .usage = "                     (gemm copy collective)\n"
+             "  --ranks N          processes that measure at once (default: one for each core, 2 to 8)\n"
+  };
   Host *host = calloc (1, sizeof *host);
 
   bench_options_parse (&options, argc, argv);
@@ -344,7 +353,7 @@ main (int argc, char **argv)
   host->options = &options;
   long cpus = sysconf (_SC_NPROCESSORS_ONLN), cache = sysconf (_SC_LEVEL3_CACHE_SIZE);
   /* Two ranks also on one core: messages need them. Pools beyond twice the last cache, within reason. */
-  int n = cpus < 2 ? 2 : cpus > 8 ? 8 : (int) cpus;
+  int n = options.ranks > 1 ? options.ranks : cpus < 2 ? 2 : cpus > 8 ? 8 : (int) cpus;
   host->pool_bytes = (size_t) 64 << 20;
   if (cache > 0 && (size_t) cache * 2 > host->pool_bytes)
     host->pool_bytes = (size_t) cache * 2 < (size_t) 128 << 20 ? (size_t) cache * 2 : (size_t) 128 << 20;
@@ -352,7 +361,7 @@ main (int argc, char **argv)
 
   openblas_set_num_threads (1);
   bench_start_record (&options, "host", argc, argv);
-  if (!bench_ranks_open (&host->ranks, &options, n, (size_t) (options.quick ? 4 : 16) << 20) || !open_pools (host))
+  if (!bench_ranks_open (&host->ranks, &options, n, (size_t) 16 << 20) || !open_pools (host))
     return 1;
   if (host->ranks.rank > 0)
     serve (host);

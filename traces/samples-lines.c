@@ -156,6 +156,15 @@ read_collective (PsiSamples *samples, const Line *line)
   sample.n_nodes = (guint) nodes;
   sample.sweep = (guint) sweep;
   g_array_append_val (samples->curves, sample);
+  if (!get_number (line, "cpu_ns", 0, 1e15, 0, &sample.time_ns))
+    return FALSE;
+  if (sample.time_ns > 0) /* processes that wait for each other take more wall time than CPU time: a curve of its own */
+    {
+      g_autofree char *name = g_strconcat (sample.curve, "_cpu", NULL);
+      sample.curve = g_intern_string (name);
+      sample.p10_ns = sample.p90_ns = sample.time_ns;
+      g_array_append_val (samples->curves, sample);
+    }
   return TRUE;
 }
 

@@ -9,9 +9,10 @@
 /* One point of a curve: how long so many bytes take. */
 typedef struct
 {
-  const char *curve;              /* interned: "all_reduce", "send_recv", "device_copy", "to_device_pinned" */
-  guint n_ranks, n_nodes;         /* 1, 1 for what happens on one GPU */
-  gint64 bytes;                   /* collectives: the size as nccl-tests counts it; copies: read plus written */
+  const char *curve;      /* interned: "all_reduce", "send_recv", "device_copy", "to_device_pinned"; "all_reduce_cpu":
+                           * CPU time of one process */
+  guint n_ranks, n_nodes; /* 1, 1 for what happens on one GPU */
+  gint64 bytes;           /* collectives: the size as nccl-tests counts it; copies: read plus written */
   double time_ns, p10_ns, p90_ns; /* median and percentiles; equal where only one number is known */
   guint sweep;
 } PsiCurveSample;

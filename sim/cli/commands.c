@@ -28,7 +28,8 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
   [PSI_OPTION_CRITICAL_PATH] = { "critical-path", 0, NULL, NULL, TRUE },
   [PSI_OPTION_OUTPUT] = { "output", 'o', "FILE", "write the result into FILE" },
   [PSI_OPTION_BACKEND] = { "backend", 0, "cuda|host", "what to measure: GPUs (default) or CPU cores" },
-  [PSI_OPTION_BUDGET] = { "budget", 0, "SECONDS", "time to measure for (default 240)" },
+  [PSI_OPTION_BUDGET] = { "budget", 0, "SECONDS", "time to measure for (default 240; 20 with --verify)" },
+  [PSI_OPTION_VERIFY] = { "verify", 0, NULL, "also train for real on the cores, and compare with the prediction" },
   [PSI_OPTION_OPERATION] = { "op", 0, "OP", "the collective that logs of nccl-tests are about, if they do not say it" },
   [PSI_OPTION_SOURCE] = { "source", 0, "TEXT", "fit: where the numbers come from, makes the profile `published`; validate: only these sources" },
   [PSI_OPTION_STEPS] = { "steps", 0, "N", "optimizer steps to train" },
@@ -106,12 +107,21 @@ const PsiCommand psi_commands[] = {
     .max_words = 100000,
     .handler = psi_cmd_complete },
   { .name = "calibrate",
-    .arguments = "-o FILE",
+    .arguments = "-o FILE | --verify [-o FILE]",
     .help = "measure this machine and write a profile",
     .details = "Runs products, copies and collectives on the GPUs (or CPU cores) of this machine, fits curves to them "
                "and compares them with the datasheet. FILE is then a machine: --machine FILE. The samples are kept "
-               "beside it, for 'psisim fit'. Ctrl-C ends the measurement early; what was measured is used.",
-    .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_BACKEND) | BIT (PSI_OPTION_BUDGET) | BIT (PSI_OPTION_PLOT) |
+               "beside it, for 'psisim fit'. Ctrl-C ends the measurement early; what was measured is used.\n\n"
+               "Several nodes: run bench-cuda, which lies in libexec/psisim or build/kernels, under mpirun or srun with "
+               "one process for each node (or for each GPU: --one-gpu-each), the same --id-file on a file system all of "
+               "them see, and -o samples.jsonl; then 'psisim fit samples.jsonl -o FILE'.\n\n"
+               "--verify measures the CPU cores, predicts dp, gpipe, 1f1b and cdp-single on two processes from that "
+               "profile, trains them for real with train-host, and compares: CPU time of a step within 20 %, tensor "
+               "memory within 3 %, parameters equal to those of one process bit for bit; the step time too (25 %) if "
+               "nothing else ran. It measures anew up to three times on a busy machine. Exit status 1 if a bound is "
+               "not kept.",
+    .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_BACKEND) | BIT (PSI_OPTION_BUDGET) | BIT (PSI_OPTION_VERIFY) |
+               BIT (PSI_OPTION_PLOT) |
                BIT (PSI_OPTION_JSON),
     .handler = psi_cmd_calibrate },
   { .name = "fit",
