@@ -247,7 +247,7 @@ test_built_in (void)
                                      .weight_ps = weight,
                                      .kept_bytes = bytes,
                                      .late_bytes = bytes };
-          if (psi_schedules[k] == &psi_schedule_cyclic || psi_schedules[k] == &psi_schedule_none)
+          if (psi_schedules[k]->cyclic || psi_schedules[k] == &psi_schedule_none)
             continue;
           g_autoptr (PsiSchedule) schedule = psi_schedules[k]->build (&shape, NULL);
           if (schedule == NULL)

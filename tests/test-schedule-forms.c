@@ -232,6 +232,37 @@ test_dualpipe_oracle (void)
   g_assert_cmpfloat_with_epsilon (b.bubble_fraction, 6.0 / 66, 1e-12);
 }
 
+/* No flush: m (F + B) without a bubble, p - r micro-batches on rank r, every gradient one step old. */
+static void
+test_pipedream_2bw (void)
+{
+  for (guint p = 2; p <= 6; p++)
+    for (gint64 m = p; m <= 3 * (gint64) p; m++)
+      for (guint t = 0; t < G_N_ELEMENTS (times); t++)
+        {
+          g_autofree gint64 *forward = repeat (p, times[t][0]), *backward = repeat (p, times[t][1] + times[t][2]);
+          PsiScheduleShape shape = { .micro_batches = 1,
+                                     .workers = (guint) m,
+                                     .stages = p,
+                                     .placement = PSI_PLACEMENT_STAGE,
+                                     .by_stage = TRUE,
+                                     .delayed = TRUE,
+                                     .forward_ps = forward,
+                                     .backward_ps = backward };
+          g_autoptr (PsiSchedule) schedule = psi_schedule_pipedream_2bw.build (&shape, NULL);
+          g_autofree char *text = psi_schedule_to_text (schedule, 1, NULL);
+          g_autoptr (PsiSchedule) read = psi_schedule_parse (text, "2bw", NULL);
+          g_auto (PsiScheduleFacts) facts = { 0 };
+
+          follow (read, times[t], 0, &facts);
+          g_assert_cmpint (facts.period_ps, ==, m * (times[t][0] + times[t][1] + times[t][2]));
+          for (guint r = 0; r < p; r++)
+            g_assert_cmpuint (facts.in_flight[r], ==, p - r);
+          g_assert_cmpfloat (facts.transfers, ==, 2 * m * (p - 1));
+          g_assert_cmpfloat (facts.delay_mean, ==, 1);
+        }
+}
+
 /* What a schedule cannot serve is refused, not run wrongly. */
 static void
 test_refused (void)
@@ -392,6 +423,7 @@ main (int argc, char **argv)
       g_test_add_data_func (path, &rows[i], test_form);
     }
   g_test_add_func ("/plan/schedule-forms/dualpipe-oracle", test_dualpipe_oracle);
+  g_test_add_func ("/plan/schedule-forms/pipedream-2bw", test_pipedream_2bw);
   g_test_add_func ("/plan/schedule-forms/refused", test_refused);
   g_test_add_func ("/plan/schedule-forms/auto-equal", test_auto_equal);
   g_test_add_func ("/plan/schedule-forms/auto-measured", test_auto_measured);

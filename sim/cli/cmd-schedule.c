@@ -18,10 +18,15 @@ show (const char *name, const PsiSettings *settings, GError **error)
 
   if (step == NULL)
     return NULL;
+  /* Without a pipeline the uniform model still has its stages: they are parts, so that the file keeps their number. */
+  g_autoptr (PsiSchedule) by_stage = NULL;
+  if (source->is_uniform && plan->file == NULL && step->schedule->n_parts == 1 && plan->stages > 1)
+    by_stage = psi_schedule_by_part (step->schedule, plan->stages);
+  const PsiSchedule *schedule = by_stage != NULL ? by_stage : step->schedule;
   g_autofree char *comment =
-      g_strdup_printf ("%s: %u part%s, %" G_GINT64_FORMAT " micro-batches a step", name, step->schedule->n_parts,
-                       step->schedule->n_parts == 1 ? "" : "s", step->schedule->micro_batches);
-  char *text = psi_schedule_to_text (step->schedule, plan->keeps_all ? 1 : plan->dp, comment);
+      g_strdup_printf ("%s: %u part%s, %" G_GINT64_FORMAT " micro-batches a step", name, schedule->n_parts,
+                       schedule->n_parts == 1 ? "" : "s", schedule->micro_batches);
+  char *text = psi_schedule_to_text (schedule, plan->keeps_all ? 1 : plan->dp, comment);
   if (text == NULL)
     g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
                  "plan '%s' repeats only after thousands of steps; fewer workers or stages can be shown", name);

@@ -118,10 +118,23 @@ choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error)
   plan->schedule = psi_schedule_kind_find (schedule);
   if (plan->schedule == NULL)
     return psi_plan_choose_file (plan, s, error);
-  plan->cyclic = plan->schedule == &psi_schedule_cyclic;
-  plan->update = (PsiUpdateRule) index_of (
-      psi_update_names,
-      plan->cyclic && !psi_settings_has (s, PSI_KEY_UPDATE) && named->update == NULL ? "cyclic-v2" : update);
+  plan->cyclic = plan->schedule->cyclic;
+  if (plan->schedule == &psi_schedule_pipedream_2bw)
+    {
+      /* One rank for each stage, every gradient one step old. */
+      if (!psi_settings_has (s, PSI_KEY_PLACEMENT))
+        plan->placement = PSI_PLACEMENT_STAGE;
+      if (!psi_settings_has (s, PSI_KEY_UPDATE))
+        update = "cyclic-v1";
+      if (plan->placement != PSI_PLACEMENT_STAGE || strcmp (update, "cyclic-v1") != 0 || plan->parameter_server)
+        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SCHEDULE),
+                       "'%s' goes with placement stage, update cyclic-v1 and gradients all-reduce only", schedule);
+    }
+  plan->update =
+      (PsiUpdateRule) index_of (psi_update_names, plan->schedule == &psi_schedule_cyclic &&
+                                                          !psi_settings_has (s, PSI_KEY_UPDATE) && named->update == NULL
+                                                      ? "cyclic-v2"
+                                                      : update);
   if (plan->cyclic != (plan->update != PSI_UPDATE_SYNCHRONOUS))
     return refuse (
         error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_UPDATE),
@@ -147,8 +160,12 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   gboolean pp_is_k = named != NULL ? named->pp_is_k : pp > 1;
   gboolean dp_is_n = named != NULL && named->dp_is_n;
   gboolean separate = plan->placement == PSI_PLACEMENT_SEPARATE;
+  gboolean stream = plan->schedule == &psi_schedule_pipedream_2bw; /* every micro-batch is a worker */
   guint vpp = written (s, PSI_KEY_VPP);
 
+  if (stream && dp > 1)
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_DP),
+                   "'%u' does not go with schedule '%s'", dp, plan->schedule->name);
   plan->cp = MAX (written (s, PSI_KEY_CP), 1);
   plan->ep = MAX (written (s, PSI_KEY_EP), 1);
   if (vpp == 0)
@@ -159,11 +176,11 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   if (plan->cyclic)
     {
       /* cdp+mp, cdp+pp: the model is cut over GPUs; pp is not a degree of its own. */
-      plan->by_stage = pp_is_k;
+      plan->by_stage = pp_is_k || stream;
       if (pp > 1 && stages > 1 && pp != stages)
         return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
                        "'%u' does not equal stages '%u'", pp, stages);
-      if (pp > 1 && !pp_is_k)
+      if (pp > 1 && !plan->by_stage)
         return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
                        "'%u' does not go with plan '%s' (its workers hold all stages; cdp+pp and cdp+mp cut the model)",
                        pp, named != NULL ? named->name : "cyclic");
@@ -216,6 +233,10 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
 
   /* N as far as it is known before K. */
   guint n = dp > 0 ? dp : dp_is_n ? written (s, PSI_KEY_WORKERS) : named != NULL ? 1 : 0;
+  if (stream)
+    n = psi_settings_has (s, PSI_KEY_MICRO_BATCHES) || !psi_settings_has (s, PSI_KEY_GLOBAL_BATCH)
+            ? written (s, PSI_KEY_MICRO_BATCHES)
+            : written (s, PSI_KEY_GLOBAL_BATCH) / (guint) psi_settings_count (s, PSI_KEY_MICRO_BATCH);
   if (n == 0 && gpus > 0 && separate)
     {
       guint others = tp * plan->cp * pp;
@@ -225,7 +246,7 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
                        "'%u' is not a multiple of tp x cp x pp = %u", gpus, others);
       n = gpus / others;
     }
-  else if (n == 0 && named == NULL)
+  else if (n == 0 && named == NULL && !stream)
     n = 1;
 
   if (pp > 1)
@@ -324,6 +345,8 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
     }
   if (plan->file != NULL)
     several = plan->micro_batches;
+  else if (plan->schedule == &psi_schedule_pipedream_2bw)
+    several = 1;
   else if (several == 0 && global == 0)
     several =
         plan->keeps_all || plan->cyclic                                        ? 1

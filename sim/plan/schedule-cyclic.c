@@ -161,5 +161,6 @@ build (const PsiScheduleShape *shape, GError **error)
 const PsiScheduleKind psi_schedule_cyclic = {
   .name = "cyclic",
   .summary = "cyclic data parallelism: worker i runs i T/N later, memory is constant",
+  .cyclic = TRUE,
   .build = build,
 };

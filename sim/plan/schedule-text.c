@@ -212,10 +212,13 @@ psi_schedule_to_text (const PsiSchedule *schedule, guint replicas, const char *c
     }
   if (copies > 1)
     {
-      g_string_append (text, "part 0:");
-      for (guint copy = 0; copy < copies; copy++)
-        g_string_append (text, " 0");
-      g_string_append_c (text, '\n');
+      for (guint c = 0; c < schedule->n_chunks; c++)
+        {
+          g_string_append_printf (text, "part %u:", c);
+          for (guint copy = 0; copy < copies; copy++)
+            g_string_append_printf (text, " %u", psi_schedule_part (schedule, 0, c));
+          g_string_append_c (text, '\n');
+        }
     }
   for (guint copy = 0; copy < copies; copy++)
     for (guint r = 0; r < schedule->n_ranks; r++)

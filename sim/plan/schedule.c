@@ -19,6 +19,7 @@ const PsiScheduleKind *const psi_schedules[] = { &psi_schedule_none,
                                                  &psi_schedule_dualpipe,
                                                  &psi_schedule_dualpipe_v,
                                                  &psi_schedule_cyclic,
+                                                 &psi_schedule_pipedream_2bw,
                                                  &psi_schedule_auto,
                                                  NULL };
 
@@ -157,4 +158,21 @@ psi_schedule_place (const PsiSchedule *schedule, guint part, gint64 micro_batch)
   gint64 n = n_numbers (schedule);
 
   return schedule->places[part * n + micro_batch % n] % schedule->n_ranks;
+}
+
+PsiSchedule *
+psi_schedule_by_part (const PsiSchedule *schedule, guint n_parts)
+{
+  PsiSchedule *cut = psi_schedule_new (1, n_parts, schedule->micro_batches);
+
+  g_assert (schedule->n_ranks == 1 && schedule->n_chunks == 1);
+  for (guint t = 0; t < schedule->lists[0]->len; t++)
+    {
+      const PsiToken *token = &g_array_index (schedule->lists[0], PsiToken, t);
+
+      for (guint part = 0; part < n_parts; part++)
+        psi_schedule_add (cut, 0, (PsiTokenKind) token->kind, token->micro_batch,
+                          token->kind == PSI_TOKEN_FORWARD ? part : n_parts - 1 - part);
+    }
+  return cut;
 }

@@ -84,6 +84,8 @@ psi_schedule_part (const PsiSchedule *schedule, guint rank, guint chunk)
 {
   return schedule->parts[chunk * schedule->n_ranks + rank];
 }
+/* The order of one rank that holds the whole model, with a chunk for each of `n_parts` parts. (transfer full) */
+PsiSchedule *psi_schedule_by_part (const PsiSchedule *schedule, guint n_parts);
 /* Append a token to a rank's list. */
 void psi_schedule_add (PsiSchedule *schedule, guint rank, PsiTokenKind kind, gint64 micro_batch, guint chunk);
 /* The same, overlapped with the token before it. */
@@ -130,6 +132,7 @@ typedef struct
   const char *summary; /* one line for `list schedules` */
   guint chunks;        /* model parts per rank unless vpp is written; 0 = 1 */
   guint copies;        /* places of each part; 0 = 1 */
+  gboolean cyclic;     /* the workers' steps overlap: nobody waits for a flush */
   /* Returns (transfer full); a shape it cannot serve is an error. */
   PsiSchedule *(*build) (const PsiScheduleShape *shape, GError **error);
 } PsiScheduleKind;
@@ -155,4 +158,4 @@ GQuark psi_schedule_error_quark (void);
 extern const PsiScheduleKind psi_schedule_none, psi_schedule_naive, psi_schedule_gpipe, psi_schedule_breadth_first,
     psi_schedule_1f1b, psi_schedule_interleaved, psi_schedule_zb_h1, psi_schedule_zb_h2, psi_schedule_zb_v,
     psi_schedule_v_half, psi_schedule_v_min, psi_schedule_dualpipe, psi_schedule_dualpipe_v, psi_schedule_cyclic,
-    psi_schedule_auto;
+    psi_schedule_pipedream_2bw, psi_schedule_auto;
