@@ -115,7 +115,7 @@ def page(browser, name, arguments):
     size = os.path.getsize(path)
     if size >= LIMIT_BYTES:
         yield f"the page has {size} bytes"
-    browser.show(1280, 900)
+    browser.show(1280, 1300)
     browser.log("performance")
     browser.call("POST", "/url", {"url": f"file://{path}"})
     time.sleep(0.4)
@@ -161,6 +161,29 @@ def page(browser, name, arguments):
     if browser.run(span) != 1:
         yield "the key 0 does not show the whole step"
 
+    # Pressing work follows its micro-batch; the memory of another rank can be chosen; a drag shows the step before.
+    browser.run("charts[0].view.reset()")
+    spans = browser.run("return charts[0].rows[0].spans.filter(span => span.kind === 0 && span.batch >= 0).length")
+    if spans:
+        share = browser.run("const g = charts[0]; const s = g.rows[0].spans.find(span => span.kind === 0 && span.batch >= 0); g.draw(); return g.x((s.start + s.end) / 2 % g.view.ticks) / g.width")
+        height = browser.run("return (charts[0].lane(0, 0)[0] + charts[0].lane(0, 0)[1] / 2) / charts[0].height")
+        browser.move(*middle_of(browser, "#gantt canvas", share, height), press=True)
+        if browser.run("return charts[0].chosen") is None:
+            yield "pressing a forward chooses no micro-batch"
+    if browser.run("const c = document.getElementById('memory-row'); if (!c) return true; c.value = c.options.length - 1; c.dispatchEvent(new Event('change')); return charts[1].row === charts[0].rows[c.value];") is not True:
+        yield "choosing a rank does not show its memory"
+    x, y = middle_of(browser, "#gantt canvas", 0.6, 0.2)
+    browser.cdp("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1)
+    browser.cdp("Input.dispatchMouseEvent", type="mouseMoved", x=x + 150, y=y, button="left", buttons=1)
+    browser.cdp("Input.dispatchMouseEvent", type="mouseReleased", x=x + 150, y=y, button="left", clickCount=1)
+    time.sleep(0.2)
+    if browser.run("return charts[0].view.from") == 0:
+        yield "dragging does not move the step"
+    if len(browser.run("return report.plans")) > 1:
+        browser.move(*middle_of(browser, "#activations canvas", 0.5, 0.5))
+        if "\n" not in browser.run("return document.getElementById('tip').textContent"):
+            yield "hovering over the activations does not list the plans"
+
     # The other plans, a phone, the dark.
     for choice in range(browser.run("return report.plans.length")):
         browser.run("choose(arguments[0], false)", choice)
@@ -174,7 +197,7 @@ def page(browser, name, arguments):
         for kind, width, dark, mobile in (("wide", 1280, False, False), ("phone", 390, False, True), ("dark", 1280, True, False)):
             browser.show(width, 844, dark, mobile)
             browser.picture(os.path.join(PICTURES, f"{name}-{kind}.png"), browser.run("return document.documentElement.scrollHeight"))
-        browser.show(1280, 900)
+        browser.show(1280, 1300)
         with open(os.path.join(PICTURES, f"{name}-print.pdf"), "wb") as file:
             file.write(base64.b64decode(browser.call("POST", "/print", {"background": True})))
 
