@@ -135,6 +135,35 @@ set_defaults (PsiSettings *settings, const char *id, const char *framework, GPtr
   return TRUE;
 }
 
+/* "decoder_first_pipeline_num_layers=2", Megatron's way to cut unevenly: `partition` as a list. */
+static gboolean
+set_uneven_stages (PsiSettings *settings, const char *id, const char *notes, GError **error)
+{
+  static const char *const words[] = { "decoder_first_pipeline_num_layers=", "decoder_last_pipeline_num_layers=" };
+  gint64 ends[2], pp = psi_settings_has (settings, PSI_KEY_PP) ? psi_settings_count (settings, PSI_KEY_PP) : 1;
+  g_autoptr (GString) list = g_string_new (NULL);
+
+  if (pp < 3 || psi_settings_has (settings, PSI_KEY_VPP) || !psi_settings_has (settings, PSI_KEY_LAYERS))
+    return TRUE;
+  for (guint i = 0; i < 2; i++)
+    {
+      const char *found = strstr (notes, words[i]);
+
+      if (found == NULL)
+        return TRUE;
+      ends[i] = g_ascii_strtoll (found + strlen (words[i]), NULL, 10);
+    }
+  gint64 middle = psi_settings_count (settings, PSI_KEY_LAYERS) - ends[0] - ends[1];
+  if (middle % (pp - 2) != 0)
+    return TRUE;
+  for (gint64 i = 0; i < pp; i++)
+    g_string_append_printf (list, "%s%" G_GINT64_FORMAT, i > 0 ? "," : "",
+                            i == 0        ? ends[0]
+                            : i == pp - 1 ? ends[1]
+                                          : middle / (pp - 2));
+  return set (settings, id, PSI_KEY_PARTITION, list->str, error);
+}
+
 PsiSettings *
 psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtrArray *assumptions, GError **error)
 {
@@ -158,7 +187,9 @@ psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtr
         return NULL;
     }
   const char *notes = psi_run_cell (table, run, PSI_RUN_NOTES);
-  if (!set_notes (settings, id, notes, error) ||
+  if (psi_settings_has (settings, PSI_KEY_EXPERTS) && !set (settings, id, PSI_KEY_FAMILY, "moe", error))
+    return NULL;
+  if (!set_notes (settings, id, notes, error) || !set_uneven_stages (settings, id, notes, error) ||
       !set_framework (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), notes, assumptions, error) ||
       !set_defaults (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), assumptions, error))
     return NULL;

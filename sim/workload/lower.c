@@ -304,6 +304,10 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
       step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, keys, d_value, queries, width));
       /* softmax output; with dropout also its mask and the dropped copy */
       saved = batch * queries * keys * (lower->lowering->dropout ? 2 * width + 1 : width);
+      /* operator by operator the softmax runs in fp32, and its backward wants that result too */
+      if (width == 2 && !lower->lowering->compile && lower->lowering->framework != NULL &&
+          lower->lowering->framework->scores == PSI_KERNELS_EAGER)
+        saved += 4 * batch * queries * keys;
       lower->flow_bytes = MAX (lower->flow_bytes, 2 * batch * queries * keys * width);
     }
   psi_lower_save (lower, saved);
