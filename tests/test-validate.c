@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* Measured runs: the reader, rows as settings, errors and orders, predictions of a small file. */
+#include "validate.h"
+
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+
+static char *
+write_file (const char *text)
+{
+  g_autofree char *directory = g_dir_make_tmp ("psi-validate-XXXXXX", NULL);
+  char *file = g_build_filename (directory, "runs.csv", NULL);
+
+  g_assert_true (g_file_set_contents (file, text, -1, NULL));
+  return file;
+}
+
+static void
+remove_file (char *file)
+{
+  g_autofree char *directory = g_path_get_dirname (file);
+
+  g_remove (file);
+  g_rmdir (directory);
+  g_free (file);
+}
+
+static PsiRunTable *
+load (const char *text, GError **error)
+{
+  char *file = write_file (text);
+  PsiRunTable *table = psi_run_table_load (file, error);
+
+  remove_file (file);
+  return table;
+}
+
+static void
+test_cells (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiRunTable) table = load ("notes,id,peak_bytes,step_time_s\r\n"
+                                        "\"a, \"\"b\"\"\nc\",R1,1e9,\r\n"
+                                        ",R2,,x\n\n",
+                                        &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpuint (table->runs->len, ==, 2);
+  const PsiMeasuredRun *first = table->runs->pdata[0], *second = table->runs->pdata[1];
+  g_assert_cmpstr (psi_run_cell (table, first, PSI_RUN_NOTES), ==, "a, \"b\"\nc");
+  g_assert_cmpstr (psi_run_cell (table, first, PSI_RUN_ID), ==, "R1");
+  g_assert_cmpfloat (psi_run_number (table, first, PSI_RUN_PEAK_BYTES), ==, 1e9);
+  g_assert_true (isnan (psi_run_number (table, first, PSI_RUN_STEP_TIME_S)));
+  g_assert_true (isnan (psi_run_number (table, second, PSI_RUN_STEP_TIME_S)));
+  g_assert_cmpstr (psi_run_cell (table, second, PSI_RUN_GROUP), ==, "");
+  g_assert_cmpuint (first->line, ==, 2);
+  g_assert_cmpuint (second->line, ==, 4);
+
+  g_autoptr (GString) line = g_string_new (NULL);
+  psi_run_append_cell (line, psi_run_cell (table, first, PSI_RUN_NOTES));
+  g_assert_cmpstr (line->str, ==, "\"a, \"\"b\"\"\nc\"");
+}
+
+static void
+test_bad_files (void)
+{
+  static const struct
+  {
+    const char *text, *message;
+  } cases[] = {
+    { "a,b\n1,2\n", "*:1: no column 'id'*" },
+    { "id,b\n1\n", "*:2: 1 cells, but the header has 2*" },
+    { "id,b\n1,\"2\n", "*:2: a quote that does not close its cell*" },
+    { "id,b\n", "*no rows*" },
+    { "", "*no rows*" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PsiRunTable) table = load (cases[i].text, &error);
+
+      g_assert_null (table);
+      g_assert_error (error, PSI_RUNS_ERROR, PSI_RUNS_ERROR_SYNTAX);
+      g_assert_true (g_pattern_match_simple (cases[i].message, error->message));
+    }
+}
+
+static void
+test_errors (void)
+{
+  const double values[] = { -0.1, 0.3, 0.2, -0.4, 0.0 };
+  g_autoptr (GArray) list = g_array_new (FALSE, FALSE, sizeof (double));
+  PsiErrors errors;
+
+  g_array_append_vals (list, values, G_N_ELEMENTS (values));
+  psi_validate_errors (list, &errors);
+  g_assert_cmpuint (errors.n, ==, 5);
+  g_assert_cmpfloat_with_epsilon (errors.mean, 0.2, 1e-12);
+  g_assert_cmpfloat_with_epsilon (errors.median, 0.2, 1e-12);
+  g_assert_cmpfloat_with_epsilon (errors.bias, 0.0, 1e-12);
+  g_assert_cmpfloat_with_epsilon (errors.p90, 0.36, 1e-12);
+  g_array_set_size (list, 0);
+  psi_validate_errors (list, &errors);
+  g_assert_true (isnan (errors.mean) && isnan (errors.p90));
+}
+
+static void
+test_tau (void)
+{
+  const double x[] = { 1, 2, 3, 4 }, same[] = { 10, 20, 30, 40 }, back[] = { 4, 3, 2, 1 }, flat[] = { 1, 1, 1, 1 };
+  const double ties[] = { 1, 1, 2, 3 };
+
+  g_assert_cmpfloat (psi_validate_tau (x, same, 4), ==, 1);
+  g_assert_cmpfloat (psi_validate_tau (x, back, 4), ==, -1);
+  g_assert_true (isnan (psi_validate_tau (x, flat, 4)));
+  g_assert_cmpfloat_with_epsilon (psi_validate_tau (x, ties, 4), 5 / sqrt (30), 1e-12);
+}
+
+#define HEADER                                                                                                         \
+  "id,group,source,model,family,layers,hidden,heads,kv_heads,ffn,activation,norm,vocab,tied,experts,sequence,machine," \
+  "gpus,gpus_per_node,internode_gbps_per_gpu,precision,optimizer,framework,tp,sp,pp,vpp,dp,zero,schedule,micro_batch," \
+  "global_batch,recompute,attention,outcome,step_time_s,peak_bytes,memory_kind,tight,notes\n"
+
+static void
+test_settings (void)
+{
+  g_autoptr (PsiRunTable) table = load (
+      HEADER "R1,g,s,Mixtral,mixtral,4,512,8,8,1024,swiglu,rmsnorm,1000,no,4,128,a100-sxm-80,8,8,400,mxfp8,adamw,"
+             "nanotron,2,yes,2,1,2,1,none,1,8,none,flash,ok,1,,unknown,yes,hidden_dropout=0.25; deterministic=yes\n",
+      NULL);
+  g_autoptr (GPtrArray) assumptions = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiSettings) settings = psi_validate_settings (table, table->runs->pdata[0], assumptions, &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_MODEL), ==, "custom");
+  g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_FAMILY), ==, "moe");
+  g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_PRECISION), ==, "fp8");
+  g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_OPTIMIZER), ==, "adam");
+  g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_FRAMEWORK), ==, "nanotron");
+  g_assert_true (psi_settings_bool (settings, PSI_KEY_SEQUENCE_PARALLEL));
+  g_assert_true (psi_settings_bool (settings, PSI_KEY_DETERMINISTIC));
+  g_assert_cmpfloat (psi_settings_real (settings, PSI_KEY_DROPOUT), ==, 0.25);
+  g_assert_cmpfloat_with_epsilon (psi_settings_real (settings, PSI_KEY_INTERNODE), 50e9, 1);
+  g_assert_false (psi_settings_has (settings, PSI_KEY_SCHEDULE));
+  g_assert_false (psi_settings_has (settings, PSI_KEY_VPP));
+}
+
+/* One run that fits, one that cannot, one that is no plan at all. */
+static void
+test_predictions (void)
+{
+  char *file = write_file (
+      HEADER "small,g,a,GPT,gpt,4,512,8,8,2048,gelu,layernorm,50304,yes,,128,a100-sxm-80,1,8,,bf16,adam,Megatron,1,no,"
+             "1,1,1,0,none,1,1,none,flash,ok,0.1,1e9,allocated,yes,steady_bytes=1e9\n"
+             "large,g,a,GPT,gpt,48,16384,128,128,65536,gelu,layernorm,50304,yes,,128,a100-sxm-80,1,8,,bf16,adam,"
+             "Megatron,1,no,1,1,1,0,none,1,1,none,flash,oom,,,,yes,\n"
+             "wrong,g,b,GPT,gpt,4,512,8,8,2048,gelu,layernorm,50304,yes,,128,a100-sxm-80,8,8,,bf16,adam,Megatron,3,no,"
+             "1,1,1,0,none,1,1,none,flash,ok,0.1,1e9,allocated,no,\n");
+  const PsiValidateOptions all = { NULL, FALSE }, strict = { NULL, TRUE };
+  const char *const nobody[] = { "c", NULL };
+  const PsiValidateOptions none = { nobody, FALSE };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiValidation) validation = psi_validate (file, &all, &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpuint (validation->predictions->len, ==, 3);
+  const PsiPrediction *small = validation->predictions->pdata[0], *wrong = validation->predictions->pdata[2];
+  g_assert_null (small->failure);
+  g_assert_cmpfloat (small->peak_bytes, >, small->steady_bytes);
+  g_assert_cmpfloat_with_epsilon (small->memory_error, small->peak_bytes / 1e9 - 1, 1e-12);
+  g_assert_cmpfloat_with_epsilon (small->time_error, small->step_time_s / 0.1 - 1, 1e-12);
+  g_assert_nonnull (wrong->failure);
+  g_assert_true (isnan (wrong->step_time_s));
+
+  g_assert_cmpuint (validation->scores->len, ==, 3);
+  const PsiSourceScore *score = &g_array_index (validation->scores, PsiSourceScore, 0);
+  g_assert_cmpstr (score->source, ==, "a");
+  g_assert_cmpuint (score->verdicts[0][0], ==, 1);
+  g_assert_cmpuint (score->verdicts[1][1], ==, 1);
+  g_assert_cmpuint (g_array_index (validation->scores, PsiSourceScore, 1).n_failed, ==, 1);
+  g_assert_cmpstr (g_array_index (validation->scores, PsiSourceScore, 2).source, ==, "all");
+
+  g_autofree char *csv = psi_validation_to_csv (validation);
+  g_auto (GStrv) lines = g_strsplit (csv, "\n", -1);
+  g_assert_cmpstr (lines[0], ==,
+                   "id,predicted_step_time_s,predicted_peak_bytes,predicted_outcome,step_time_error,memory_error");
+  g_assert_true (g_str_has_prefix (lines[1], "small,"));
+  g_assert_true (strstr (lines[2], ",oom,,") != NULL);
+  g_assert_cmpstr (lines[3], ==, "wrong,,,,,");
+
+  g_autoptr (PsiValidation) tight = psi_validate (file, &strict, NULL);
+  g_assert_cmpuint (tight->predictions->len, ==, 2);
+  g_assert_null (psi_validate (file, &none, &error));
+  g_assert_error (error, PSI_RUNS_ERROR, PSI_RUNS_ERROR_SYNTAX);
+  remove_file (file);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/sim/validate/cells", test_cells);
+  g_test_add_func ("/sim/validate/bad-files", test_bad_files);
+  g_test_add_func ("/sim/validate/errors", test_errors);
+  g_test_add_func ("/sim/validate/tau", test_tau);
+  g_test_add_func ("/sim/validate/settings", test_settings);
+  g_test_add_func ("/sim/validate/predictions", test_predictions);
+  return g_test_run ();
+}
