@@ -462,6 +462,18 @@ fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
                        g_strdup_printf ("%.4g MiB of each GPU for context, libraries and communicators",
                                         (double) overhead_bytes (step) / 1048576));
     }
+  if (!psi_step_model (step)->is_uniform && !step->machine->ideal)
+    {
+      const PsiFramework *framework = step->plan->framework;
+      const PsiHost *host = &step->machine->host;
+      gint64 issue_ps = framework->megatron ? host->issue_ps_megatron : host->issue_ps_pytorch;
+      g_autofree char *attention =
+          step->plan->flash ? g_strdup_printf ("flash-%u", step->plan->flash_generation) : g_strdup ("math");
+
+      g_ptr_array_add (plan->assumptions,
+                       g_strdup_printf ("kernels of %s: %.3g us of the host for each, %s attention", framework->summary,
+                                        psi_time_to_s (issue_ps) * framework->host_factor * 1e6, attention));
+    }
   if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
     g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
                                                          step->plan->stages, step->partition.rule));
