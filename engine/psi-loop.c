@@ -23,17 +23,6 @@ enum
   EARLY    /* its rank has not begun */
 };
 
-/* Keys order events of one instant: ends of work first, then latencies that are over, then transfers of ports alone;
- * source numbers break ties. */
-#define KEY_SHIFT 40
-#define KEY(kind, source) ((guint64) (kind) << KEY_SHIFT | (source))
-enum
-{
-  KIND_WORK,
-  KIND_LATENCY,
-  KIND_TRANSFER
-};
-
 static inline void
 look_at (PsiLoop *loop, guint32 index)
 {
@@ -95,12 +84,22 @@ finish_op (PsiLoop *loop, guint32 index, PsiTime now_ps)
   look_at (loop, index);
 }
 
+static void start_round (PsiLoop *loop, PsiPortId id, PsiTime now_ps, PsiTime latency_ps);
+
+/* A transfer is over, or a round of it. */
 static void
 end_transfer (PsiLoop *loop, PsiPortId id, PsiTime now_ps)
 {
   PsiMeeting *meeting = &loop->meetings[id];
   guint32 n = meeting->posted;
 
+  if (meeting->rounds_left > 1)
+    {
+      meeting->rounds_left--;
+      start_round (loop, id, now_ps, loop->transfers[meeting->transfer].round_latency_ps);
+      return;
+    }
+  meeting->rounds_left = 0;
   meeting->posted = 0;
   for (guint32 i = 0; i < n; i++)
     finish_op (loop, meeting->heads[i], now_ps);
@@ -178,7 +177,11 @@ start_transfer (PsiLoop *loop, PsiPortId id, PsiTime now_ps)
       loop->details[head].start_ps = now_ps;
       loop->details[head].wait.moving_ps = MIN (meeting->moving_ps, now_ps);
     }
-  if (meeting->is_alone)
+  meeting->transfer = which;
+  meeting->rounds_left = transfer->is_ring ? 1 : transfer->rounds;
+  if (transfer->is_ring)
+    psi_ring_start (loop, id, now_ps);
+  else if (meeting->is_alone && transfer->rounds <= 1)
     {
       if (meeting->alone_transfer != which)
         {
@@ -188,12 +191,20 @@ start_transfer (PsiLoop *loop, PsiPortId id, PsiTime now_ps)
       if (meeting->alone_ps == 0)
         end_transfer (loop, id, now_ps);
       else
-        psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, meeting->alone_ps), KEY (KIND_TRANSFER, id) });
+        psi_queue_push (loop->queue,
+                        (PsiEvent){ psi_time_add (now_ps, meeting->alone_ps), PSI_LOOP_KEY (PSI_LOOP_TRANSFER, id) });
     }
-  else if (transfer->latency_ps == 0)
+  else
+    start_round (loop, id, now_ps, transfer->latency_ps);
+}
+
+static void
+start_round (PsiLoop *loop, PsiPortId id, PsiTime now_ps, PsiTime latency_ps)
+{
+  if (latency_ps == 0 && loop->meetings[id].rounds_left <= 1)
     start_flow (loop, id, now_ps);
   else
-    psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, transfer->latency_ps), KEY (KIND_LATENCY, id) });
+    psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, latency_ps), PSI_LOOP_KEY (PSI_LOOP_LATENCY, id) });
 }
 
 /* Is the head op's turn? FALSE: it waits for another stream, which is told so. */
@@ -277,7 +288,7 @@ is_early (PsiLoop *loop, guint32 index, PsiTime now_ps)
   if (now_ps >= offset_ps || loop->streams[index].done > 0)
     return FALSE;
   loop->streams[index].state = EARLY;
-  psi_queue_push (loop->queue, (PsiEvent){ offset_ps, KEY (KIND_WORK, index) });
+  psi_queue_push (loop->queue, (PsiEvent){ offset_ps, PSI_LOOP_KEY (PSI_LOOP_WORK, index) });
   return TRUE;
 }
 
@@ -320,7 +331,7 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
       if (cost_ps == 0)
         finish_op (loop, index, now_ps);
       else
-        psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, cost_ps), KEY (KIND_WORK, index) });
+        psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, cost_ps), PSI_LOOP_KEY (PSI_LOOP_WORK, index) });
       return;
     }
   if (stream->iteration < op->skip)
@@ -390,7 +401,10 @@ step_clock (PsiLoop *loop, PsiTime now_ps)
   while (psi_links_pop (loop->world->links, now_ps, &cookie))
     {
       loop->n_events++;
-      end_transfer (loop, (PsiPortId) cookie, now_ps);
+      if (cookie >> PSI_LOOP_KEY_SHIFT != PSI_LOOP_RING)
+        end_transfer (loop, (PsiPortId) cookie, now_ps);
+      else if (psi_ring_message_over (loop, (guint32) cookie, now_ps))
+        end_transfer (loop, loop->rings[(guint32) cookie].port, now_ps);
     }
   while (psi_queue_next_ps (loop->queue) == now_ps)
     {
@@ -399,13 +413,17 @@ step_clock (PsiLoop *loop, PsiTime now_ps)
       guint32 source = (guint32) event.key;
 
       loop->n_events++;
-      switch (event.key >> KEY_SHIFT)
+      switch (event.key >> PSI_LOOP_KEY_SHIFT)
         {
-        case KIND_LATENCY:
+        case PSI_LOOP_LATENCY:
           start_flow (loop, source, now_ps);
           break;
-        case KIND_TRANSFER:
+        case PSI_LOOP_TRANSFER:
           end_transfer (loop, source, now_ps);
+          break;
+        case PSI_LOOP_RING:
+          if (psi_ring_latency_over (loop, source, now_ps))
+            end_transfer (loop, loop->rings[source].port, now_ps);
           break;
         default:
           if (loop->streams[source].state == EARLY)
@@ -461,6 +479,7 @@ psi_loop_clear (PsiLoop *loop)
 {
   g_free (loop->meetings);
   g_free (loop->heads);
+  g_free (loop->rings);
   free (loop->streams);
   g_free (loop->details);
   g_free (loop->first_stream);
@@ -498,6 +517,9 @@ prepare_ports (PsiLoop *loop, GError **error)
   loop->meetings = g_new0 (PsiMeeting, MAX (ports->len, 1));
   loop->heads = g_new (guint32, MAX (n_heads, 1));
   loop->uses = g_new (PsiLinkUse, MAX (longest, 1));
+  for (guint t = 0; t < loop->world->transfers->len && loop->rings == NULL; t++)
+    if (loop->transfers[t].is_ring)
+      loop->rings = g_new0 (PsiRing, MAX (n_heads, 1));
   n_heads = 0;
   for (guint p = 0; p < ports->len; p++)
     {

@@ -44,8 +44,19 @@ typedef struct
   PsiTime moving_ps;            /* of the partner that came last */
   PsiTime alone_ps;             /* no other port uses its links: what the last transfer took, latency included */
   PsiTransferId alone_transfer; /* that transfer */
+  PsiTransferId transfer;       /* under way: with several rounds */
+  guint32 rounds_left;
+  guint32 ring_left; /* members that have not sent all their messages */
   gboolean is_alone;
 } PsiMeeting;
+
+/* A member of a ring, at the place of its head in `heads`. */
+typedef struct
+{
+  PsiPortId port;
+  guint32 sent, received; /* messages */
+  gboolean is_sending;
+} PsiRing;
 
 /* How far an iteration lies after the one before, over all ops that have ended in it. */
 typedef struct
@@ -64,6 +75,7 @@ typedef struct
   guint32 *first_stream; /* [n_ranks + 1] */
   PsiMeeting *meetings;  /* one for each port */
   guint32 *heads;
+  PsiRing *rings; /* [heads], NULL: no transfer is a ring */
   PsiIteration iterations[PSI_LOOP_AHEAD];
   guint32 n_streams, n_streams_used;
   guint32 complete; /* iterations complete on all streams */
@@ -77,6 +89,18 @@ typedef struct
   guint64 n_events;
 } PsiLoop;
 
+/* Keys order events of one instant: ends of work first, then latencies that are over, then transfers of ports alone,
+ * then messages of rings; source numbers break ties. */
+#define PSI_LOOP_KEY_SHIFT 40
+#define PSI_LOOP_KEY(kind, source) ((guint64) (kind) << PSI_LOOP_KEY_SHIFT | (source))
+enum
+{
+  PSI_LOOP_WORK,
+  PSI_LOOP_LATENCY,
+  PSI_LOOP_TRANSFER,
+  PSI_LOOP_RING
+};
+
 /* Everything at the start; `run` gets its offsets and, unless no_record, room for times and waits. FALSE: a port lacks
  * a partner. */
 gboolean psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, const PsiRunOptions *options, GError **error);
@@ -89,3 +113,8 @@ gboolean psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps);
 void psi_loop_next (PsiLoop *loop);
 /* Who waits for what. (transfer full) */
 char *psi_loop_describe_waiting (const PsiLoop *loop);
+
+/* psi-ring.c: messages of rings, by the place of the sender's head. TRUE: it was the last of all members. */
+void psi_ring_start (PsiLoop *loop, PsiPortId id, PsiTime now_ps);
+gboolean psi_ring_latency_over (PsiLoop *loop, guint32 head, PsiTime now_ps);
+gboolean psi_ring_message_over (PsiLoop *loop, guint32 head, PsiTime now_ps);

@@ -118,10 +118,13 @@ psi_world_add_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier)
 void
 psi_world_add_shared_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier, double share)
 {
-  PsiPathLink step = { .link = link, .tier = (guint8) tier, .share = share };
+  PsiPort *owner = &g_array_index (world->ports, PsiPort, port);
+  PsiPathLink step = {
+    .link = link, .tier = (guint8) tier, .share = share, .member = owner->n_members > 0 ? owner->n_members - 1 : 0
+  };
 
   g_assert (tier < PSI_MAX_TIERS);
-  g_array_append_val (g_array_index (world->ports, PsiPort, port).path, step);
+  g_array_append_val (owner->path, step);
 }
 
 void

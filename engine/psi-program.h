@@ -36,6 +36,9 @@ typedef struct
   gint64 bytes;                  /* the flow's work; 0 = only latency */
   double cap_bytes_per_s;        /* HUGE_VAL = none */
   PsiTime latency_ps;            /* before the bytes start to flow */
+  PsiTime round_latency_ps;      /* the same in all rounds but the first */
+  guint rounds;                  /* so many times one after another; 0 = once */
+  gboolean is_ring;              /* communicator: a round is a message of each member to the next, see psi-ring.c */
   double weights[PSI_MAX_TIERS]; /* bytes on a link of that tier for each byte of the flow; 0 = link not used */
   guint hops;                    /* messages that pass one after another in it; for psi_account_chain() */
 } PsiTransfer;
@@ -96,7 +99,8 @@ typedef struct
 {
   PsiLinkId link;
   guint8 tier;
-  double share; /* bytes on the link for each byte the transfer puts on its tier */
+  guint32 member; /* whose link it is: the one bound last when it was added */
+  double share;   /* bytes on the link for each byte the transfer puts on its tier */
 } PsiPathLink;
 
 typedef struct
@@ -125,6 +129,7 @@ PsiRankId psi_world_add_rank (PsiWorld *world, PsiProgram *program, guint weight
 PsiTransferId psi_world_add_transfer (PsiWorld *world, const PsiTransfer *transfer);
 PsiPortId psi_world_add_channel (PsiWorld *world);
 PsiPortId psi_world_add_communicator (PsiWorld *world);
+/* `tier`: even = out of the member that was bound last, odd = into it. */
 void psi_world_add_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier);
 /* The same for a link that carries `share` times what the transfer says of the tier: several members behind it. */
 void psi_world_add_shared_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier, double share);

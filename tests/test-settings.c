@@ -177,11 +177,8 @@ test_later (void)
     PsiKeyId key;
     const char *good, *text;
   } rows[] = {
-    { PSI_KEY_DETAIL, "flow", "steps" },
-
     { PSI_KEY_UPDATE, "cyclic-v1", "asynchronous" },
     { PSI_KEY_DELAY, "uniform", "random" },
-    { PSI_KEY_DETAIL, "closed", "messages" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)

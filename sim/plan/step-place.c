@@ -210,6 +210,38 @@ psi_step_transfer_equal (gconstpointer a, gconstpointer b)
   return memcmp (a, b, sizeof (TransferKey)) == 0;
 }
 
+/* The same collective at four levels. A step takes a whole number of ps, rounded up once, so that on an idle machine
+ * all levels take steps x that number + latency, to the ps:
+ *
+ *   closed    no bytes on links, only the time
+ *   flow      all bytes at once, not faster than the steps allow
+ *   steps     one flow for each step
+ *   messages  rings: one flow for each member and step; other algorithms as above */
+static void
+set_detail (const PsiStep *step, const PsiCollectiveCost *cost, gint64 bytes, double wire_s, PsiTransfer *transfer)
+{
+  const char *detail = psi_settings_text (step->settings, PSI_KEY_DETAIL);
+  guint steps = MAX (cost->steps, 1);
+  PsiTime step_ps = MAX ((PsiTime) ceil (wire_s / steps * PSI_PS_PER_S - 1e-3), 1), wire_ps = steps * step_ps;
+
+  transfer->bytes = bytes;
+  transfer->cap_bytes_per_s = (double) bytes / psi_time_to_s (wire_ps);
+  if (strcmp (detail, "closed") == 0)
+    {
+      transfer->latency_ps += wire_ps;
+      transfer->bytes = 0;
+    }
+  else if (steps > 1 && strcmp (detail, "flow") != 0)
+    {
+      transfer->rounds = steps;
+      transfer->bytes = (bytes + steps - 1) / steps;
+      transfer->cap_bytes_per_s = (double) transfer->bytes / psi_time_to_s (step_ps);
+      transfer->round_latency_ps = cost->latency_ps / steps;
+      transfer->latency_ps -= (steps - 1) * transfer->round_latency_ps;
+      transfer->is_ring = strcmp (detail, "messages") == 0 && strcmp (cost->algorithm, "ring") == 0;
+    }
+}
+
 /* A transfer whose links carry intra and inter bytes. Equal transfers are one. */
 static PsiTransferId
 transfer_for (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInfo *info)
@@ -222,28 +254,21 @@ transfer_for (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInf
 
   memset (&key, 0, sizeof key);
   memcpy (&key.info, info, sizeof *info);
-  transfer->bytes = step->machine->ideal ? 0 : bytes;
   transfer->latency_ps = cost->latency_ps;
   transfer->cap_bytes_per_s = HUGE_VAL;
   transfer->hops = cost->steps;
-  if (bytes > 0 && !step->machine->ideal)
+  /* Alone it goes as fast as its algorithm and protocol allow, which may be less than the links could carry. */
+  if (cost->intra_bytes > 0)
+    slowest_s = (double) cost->intra_bytes / cost->intra_bytes_per_s;
+  if (cost->inter_bytes > 0)
+    slowest_s = MAX (slowest_s, (double) cost->inter_bytes / cost->inter_bytes_per_s);
+  if (bytes > 0 && slowest_s > 0)
     {
       transfer->weights[PSI_TIER_INTRA_OUT] = transfer->weights[PSI_TIER_INTRA_IN] =
           (double) cost->intra_bytes / (double) bytes;
       transfer->weights[PSI_TIER_INTER_OUT] = transfer->weights[PSI_TIER_INTER_IN] =
           (double) cost->inter_bytes / (double) bytes;
-      /* Alone it goes as fast as its algorithm and protocol allow, which may be less than the links could carry. */
-      if (cost->intra_bytes > 0)
-        slowest_s = (double) cost->intra_bytes / cost->intra_bytes_per_s;
-      if (cost->inter_bytes > 0)
-        slowest_s = MAX (slowest_s, (double) cost->inter_bytes / cost->inter_bytes_per_s);
-      if (slowest_s > 0)
-        transfer->cap_bytes_per_s = (double) bytes / slowest_s;
-      if (strcmp (psi_settings_text (step->settings, PSI_KEY_DETAIL), "closed") == 0)
-        {
-          transfer->latency_ps = psi_collective_time_ps (cost);
-          transfer->bytes = 0;
-        }
+      set_detail (step, cost, bytes, slowest_s, transfer);
     }
   if (g_hash_table_lookup_extended (step->transfers, &key, NULL, &found))
     return GPOINTER_TO_UINT (found);
