@@ -375,7 +375,7 @@ read_curve (PsiProfile *profile, const Place *place, JsonObject *object)
   g_autoptr (GArray) points = g_array_new (FALSE, FALSE, sizeof (PsiCurvePoint));
   const char *name = get_text (object, "name");
   JsonNode *node = json_object_get_member (object, "points");
-  double ranks, nodes, drift;
+  double ranks = 1, nodes = 1, drift = 0;
 
   if (name == NULL)
     return fail (place, "'name' is missing");
@@ -404,7 +404,7 @@ read_gemm (PsiProfile *profile, const Place *place, JsonObject *object)
 {
   const char *dtype = get_text (object, "dtype"), *pass = get_text (object, "pass");
   PsiProfileGemm gemm = { 0 };
-  double batch, m, n, k;
+  double batch = 1, m = 0, n = 0, k = 0;
 
   if (dtype == NULL || psi_profile_dtype (dtype) < 0)
     return fail (place, "'dtype' is missing or unknown");
@@ -433,7 +433,7 @@ static gboolean
 read_value (PsiProfile *profile, const Place *place, JsonObject *object)
 {
   const char *name = get_text (object, "name");
-  double ranks, value;
+  double ranks = 0, value = 0;
 
   if (name == NULL)
     return fail (place, "'name' is missing");

@@ -76,7 +76,7 @@ static gboolean
 get_times (PsiSamples *samples, const Line *line, gboolean cpu_time, double *ret_time_ns, double *ret_p10_ns,
            double *ret_p90_ns)
 {
-  double time_ns, p10_ns, p90_ns, cpu_ns;
+  double time_ns = 0, p10_ns = 0, p90_ns = 0, cpu_ns = 0;
 
   if (!get_number (line, "time_ns", 1e-3, 1e15, (double) NAN, &time_ns) ||
       !get_number (line, "p10_ns", 0, 1e15, time_ns, &p10_ns) ||
@@ -99,7 +99,7 @@ static gboolean
 read_gemm (PsiSamples *samples, const Line *line)
 {
   PsiGemmSample sample;
-  double batch, m, n, k, sweep;
+  double batch = 1, m = 0, n = 0, k = 0, sweep = 0;
 
   if (!get_text (line, "dtype", &sample.dtype) || !get_text (line, "pass", &sample.pass) ||
       !get_number (line, "batch", 1, 1e9, 1, &batch) || !get_number (line, "m", 1, 1e9, (double) NAN, &m) ||
@@ -120,8 +120,8 @@ static gboolean
 read_copy (PsiSamples *samples, const Line *line)
 {
   PsiCurveSample sample = { .n_ranks = 1, .n_nodes = 1 };
-  const char *what;
-  double bytes, moved, sweep;
+  const char *what = NULL;
+  double bytes = 0, moved = 0, sweep = 0;
 
   if (!get_text (line, "what", &what) || !get_number (line, "bytes", 1, 1e15, (double) NAN, &bytes) ||
       !get_number (line, "moved_bytes", 1, 1e16, bytes, &moved) || !get_number (line, "sweep", 0, 1000, 0, &sweep) ||
@@ -140,8 +140,8 @@ static gboolean
 read_collective (PsiSamples *samples, const Line *line)
 {
   PsiCurveSample sample;
-  const char *operation;
-  double bytes, ranks, nodes, sweep;
+  const char *operation = NULL;
+  double bytes = 0, ranks = 0, nodes = 1, sweep = 0;
 
   if (!get_text (line, "op", &operation) || !get_number (line, "bytes", 1, 1e15, (double) NAN, &bytes) ||
       !get_number (line, "ranks", 2, 1e7, (double) NAN, &ranks) || !get_number (line, "nodes", 1, 1e6, 1, &nodes) ||
@@ -179,7 +179,7 @@ add_value (PsiSamples *samples, const char *prefix, const char *name, const char
 static gboolean
 read_launch (PsiSamples *samples, const Line *line)
 {
-  const char *what;
+  const char *what = NULL;
   double time_ns;
   if (!get_text (line, "what", &what) || !get_number (line, "time_ns", 1e-3, 1e12, (double) NAN, &time_ns))
     return FALSE;
@@ -190,7 +190,7 @@ read_launch (PsiSamples *samples, const Line *line)
 static gboolean
 read_memory (PsiSamples *samples, const Line *line)
 {
-  const char *what;
+  const char *what = NULL;
   double bytes, ranks;
   if (!get_text (line, "what", &what) || !get_number (line, "bytes", -1e15, 1e15, (double) NAN, &bytes) ||
       !get_number (line, "ranks", 0, 1e7, 0, &ranks))
@@ -202,7 +202,7 @@ read_memory (PsiSamples *samples, const Line *line)
 static gboolean
 read_contention (PsiSamples *samples, const Line *line)
 {
-  double gemm, comm, ranks;
+  double gemm = 0, comm = 0, ranks = 0;
   if (!get_number (line, "gemm_slowdown", 0, 1e6, (double) NAN, &gemm) ||
       !get_number (line, "comm_slowdown", 0, 1e6, (double) NAN, &comm) ||
       !get_number (line, "ranks", 0, 1e7, 1, &ranks))
@@ -244,7 +244,7 @@ static const struct
 static gboolean
 read_line (PsiSamples *samples, const Line *line)
 {
-  const char *record;
+  const char *record = NULL;
   double throttle;
 
   if (!get_text (line, "record", &record) || !get_number (line, "throttle", 0, 1e18, 0, &throttle))

@@ -79,7 +79,7 @@ const PsiCommand psi_commands[] = {
     .keys = TRUE,
     .handler = psi_cmd_schedule },
   { .name = "schedule check",
-    .arguments = "FILE [--forward TIME] [--backward TIME] [--backward-weight TIME]",
+    .arguments = "FILE [--KEY VALUE ...]",
     .help = "verify a schedule file: deadlock, order, memory, bubble",
     .details = "Reads a schedule that somebody wrote, or that 'schedule show' printed, and follows it with equal times of "
                "all parts and free transfers. Prints the period of a step, the bubble, the most micro-batches in flight on "

@@ -22,6 +22,10 @@ append_text (GString *out, const char *text)
         g_string_append (out, text[1] == ' ' && !g_ascii_islower (text[2]) ? ".\n" : ".");
         text += text[1] == ' ' && !g_ascii_islower (text[2]);
         break;
+      case '\n': /* an empty line parts paragraphs */
+        g_string_append (out, text[1] == '\n' ? "\n.Pp\n" : "\n");
+        text += text[1] == '\n';
+        break;
       case '-':
         g_string_append (out, "\\-");
         break;
