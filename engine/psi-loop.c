@@ -13,6 +13,7 @@ G_DEFINE_QUARK (psi_run_error, psi_run_error)
 
 #define CHAIN_END G_MAXUINT32
 #define NO_TRANSFER G_MAXUINT32
+#define NEVER G_MAXINT64
 
 enum
 {
@@ -155,7 +156,7 @@ time_alone_ps (PsiLoop *loop, PsiPortId id, const PsiTransfer *transfer)
   for (guint i = 0; i < n; i++)
     rate = MIN (rate, psi_links_rate (loop->world->links, loop->uses[i].link) / loop->uses[i].weight);
   if (!(rate > 0))
-    return PSI_TIME_MAX;
+    return NEVER;
   return psi_time_add (transfer->latency_ps, psi_time_from_s ((double) transfer->bytes / rate));
 }
 
@@ -190,7 +191,7 @@ start_transfer (PsiLoop *loop, PsiPortId id, PsiTime now_ps)
         }
       if (meeting->alone_ps == 0)
         end_transfer (loop, id, now_ps);
-      else
+      else if (meeting->alone_ps != NEVER)
         psi_queue_push (loop->queue,
                         (PsiEvent){ psi_time_add (now_ps, meeting->alone_ps), PSI_LOOP_KEY (PSI_LOOP_TRANSFER, id) });
     }
@@ -374,8 +375,15 @@ psi_loop_describe_waiting (const PsiLoop *loop)
             g_string_append_printf (text, " waits for stream %u", loop->streams[j].index);
       shown++;
     }
-  if (shown == 0)
-    g_string_append (text, "bytes wait on a link that carries nothing");
+  for (guint32 i = 0; i < loop->n_streams && shown < 4; i++)
+    if (loop->streams[i].state == BUSY)
+      {
+        g_string_append_printf (text,
+                                "%srank %u stream %u op %u (step %u) waits for bytes on a link that carries nothing",
+                                shown > 0 ? "; " : "", loop->details[i].rank, loop->streams[i].index,
+                                loop->streams[i].position, loop->streams[i].iteration);
+        shown++;
+      }
   return g_string_free (text, FALSE);
 }
 

@@ -108,10 +108,10 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
       if (!psi_loop_iterate (&loop, &now_ps))
         {
           g_autofree char *waiting = psi_loop_describe_waiting (&loop);
-          gboolean late = now_ps >= PSI_TIME_MAX / 2;
+          gboolean late = psi_queue_next_ps (loop.queue) == PSI_TIME_MAX && psi_queue_size (loop.queue) > 0;
 
           g_set_error (error, PSI_RUN_ERROR, late ? PSI_RUN_ERROR_TIME : PSI_RUN_ERROR_DEADLOCK, "%s",
-                       late ? "simulated time is out of range" : waiting);
+                       late ? "simulated time is out of range: an op would end after more than 26 days" : waiting);
           return NULL;
         }
       const PsiIteration *iteration = &loop.iterations[(loop.complete - 1) % PSI_LOOP_AHEAD];

@@ -271,6 +271,248 @@ test_empty_and_again (void)
   g_assert_cmpuint (first->n_events, ==, second->n_events);
 }
 
+/* ---- Odd worlds: the right answer or a clear error, never a hang ---- */
+
+/* One rank that sends itself `bytes` over a link of that rate. */
+static PsiWorld *
+self_world (gint64 bytes, double bytes_per_s, gboolean shared)
+{
+  PsiWorld *world = psi_world_new ();
+  PsiTransfer transfer = { .bytes = bytes, .cap_bytes_per_s = HUGE_VAL, .latency_ps = 70, .weights = { 1 }, .hops = 1 };
+  PsiTransferId id = psi_world_add_transfer (world, &transfer);
+  PsiProgram *program = psi_world_add_program (world, 2);
+  PsiRankId rank = psi_world_add_rank (world, program, 1, 0);
+  PsiPortId port = psi_world_add_channel (world);
+  PsiLinkId link = psi_links_add (world->links, bytes_per_s);
+
+  psi_program_message (program, 0, PSI_OP_SEND, 0, id, 20);
+  psi_program_message (program, 1, PSI_OP_RECV, 1, id, 20);
+  psi_world_bind (world, rank, 0, port);
+  psi_world_bind (world, rank, 1, port);
+  psi_world_add_path (world, port, link, 0);
+  if (shared) /* the solver's way instead of the short one */
+    {
+      PsiPortId other = psi_world_add_communicator (world);
+
+      psi_world_add_path (world, other, link, 0);
+      psi_world_bind (world, rank, 2, other);
+    }
+  return world;
+}
+
+static void
+check_fails (PsiWorld *world, int code, const char *word)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (psi_run (world, NULL, &error));
+  g_assert_error (error, PSI_RUN_ERROR, code);
+  if (strstr (error->message, word) == NULL)
+    g_error ("'%s' does not say '%s'", error->message, word);
+}
+
+static void
+test_self (void)
+{
+  for (guint shared = 0; shared < 2; shared++)
+    {
+      g_autoptr (PsiWorld) some = self_world (1000, 1e12, shared), none = self_world (0, 1e12, shared);
+      g_autoptr (PsiRun) first = run_world (some, 0, FALSE), second = run_world (none, 0, FALSE);
+
+      g_assert_cmpint (first->period_ps, ==, 1070);
+      g_assert_cmpint (second->period_ps, ==, 70);
+    }
+}
+
+static void
+test_dead_link (void)
+{
+  for (guint shared = 0; shared < 2; shared++)
+    {
+      g_autoptr (PsiWorld) world = self_world (1, 0, shared);
+
+      check_fails (world, PSI_RUN_ERROR_DEADLOCK, "carries nothing");
+    }
+}
+
+/* 2^40 bytes at 1 B/s are 34,865 years. */
+static void
+test_too_long (void)
+{
+  g_autoptr (PsiWorld) slow = self_world (G_GINT64_CONSTANT (1) << 40, 1, FALSE), work = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (work, 1);
+
+  check_fails (slow, PSI_RUN_ERROR_TIME, "out of range");
+  psi_program_work (program, 0, PSI_TIME_MAX, 1);
+  psi_world_add_rank (work, program, 1, 0);
+  check_fails (work, PSI_RUN_ERROR_TIME, "out of range");
+}
+
+static void
+test_no_port (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 1);
+
+  psi_program_message (program, 0, PSI_OP_COLLECTIVE, 3, psi_world_add_transfer (world, &free_transfer), 20);
+  psi_world_add_rank (world, program, 1, 0);
+  check_fails (world, PSI_RUN_ERROR_UNMATCHED, "slot 3 has no port");
+}
+
+/* A loop of ops that take no time: a deadlock within a step, a step of no time across steps. */
+static void
+test_zero_loop (void)
+{
+  for (guint distance = 0; distance < 2; distance++)
+    {
+      g_autoptr (PsiWorld) world = psi_world_new ();
+      PsiProgram *program = psi_world_add_program (world, 2);
+      PsiOpId a = psi_program_work (program, 0, 0, 1), b = psi_program_work (program, 1, 0, 1);
+
+      psi_program_after (program, a, b, 0);
+      psi_program_after (program, b, a, distance);
+      psi_world_add_rank (world, program, 1, 0);
+      if (distance == 0)
+        check_fails (world, PSI_RUN_ERROR_DEADLOCK, "waits for stream");
+      else
+        {
+          g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+
+          g_assert_cmpint (run->period_ps, ==, 0);
+        }
+    }
+}
+
+/* ---- Rounds and rings ---- */
+
+/* n ranks, each with a link out and a link in, in one collective of several rounds. */
+static PsiTime
+rounds_ps (guint n, guint rounds, gboolean is_ring, double slow_factor)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiTransfer transfer = { .bytes = 1000,
+                           .cap_bytes_per_s = HUGE_VAL,
+                           .latency_ps = 90,
+                           .round_latency_ps = 20,
+                           .rounds = rounds,
+                           .is_ring = is_ring,
+                           .weights = { 1, 1 },
+                           .hops = 1 };
+  PsiTransferId id = psi_world_add_transfer (world, &transfer);
+  PsiPortId port = psi_world_add_communicator (world);
+  PsiProgram *program = psi_world_add_program (world, 1);
+
+  psi_program_message (program, 0, PSI_OP_COLLECTIVE, 0, id, 20);
+  for (guint r = 0; r < n; r++)
+    {
+      psi_world_bind (world, psi_world_add_rank (world, program, 1, 0), 0, port);
+      for (guint tier = 0; tier < 2; tier++)
+        psi_world_add_path (world, port, psi_links_add (world->links, 1e12 / (r == 0 ? slow_factor : 1)), tier);
+    }
+  g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+  return run->period_ps;
+}
+
+/* On like links a ring takes what the rounds take. With one slow member every flow of a round waits for it, while in
+ * the ring only its own two messages are slow, and the others catch up only as far as the ring lets them. */
+static void
+test_rounds (void)
+{
+  for (guint n = 1; n <= 9; n++)
+    for (guint ring = 0; ring < 2; ring++)
+      g_assert_cmpint (rounds_ps (n, 7, ring, 1), ==, 90 + 6 * 20 + 7 * 1000);
+  g_assert_cmpint (rounds_ps (4, 7, FALSE, 2), ==, 90 + 6 * 20 + 7 * 2000);
+  g_assert_cmpint (rounds_ps (4, 7, TRUE, 2), ==, 90 + 6 * 20 + 7 * 2000);
+}
+
+/* The same numbers in any order of the ranks: only who they are changes. */
+static guint64
+shuffled_makespan (guint32 seed)
+{
+  enum
+  {
+    N = 12
+  };
+  g_autoptr (GRand) random = g_rand_new_with_seed (seed);
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiTransfer transfer = { .bytes = 5000, .cap_bytes_per_s = HUGE_VAL, .latency_ps = 30, .weights = { 1 }, .hops = 1 };
+  PsiTransferId id = psi_world_add_transfer (world, &transfer);
+  PsiRankId ranks[N];
+  guint order[N];
+
+  for (guint i = 0; i < N; i++)
+    order[i] = i;
+  for (guint i = 0; seed > 0 && i < N; i++)
+    {
+      guint j = (guint) g_rand_int_range (random, (gint32) i, N), kept = order[i];
+
+      order[i] = order[j];
+      order[j] = kept;
+    }
+  for (guint i = 0; i < N; i++)
+    {
+      PsiProgram *program = psi_world_add_program (world, 2);
+      PsiOpId receive = psi_program_message (program, 1, PSI_OP_RECV, 1, id, 20);
+      PsiOpId work = psi_program_work (program, 0, 1000 + 37 * order[i], 1);
+
+      psi_program_after (program, work, receive, 1);
+      psi_program_message (program, 0, PSI_OP_SEND, 0, id, 20);
+      ranks[order[i]] = psi_world_add_rank (world, program, 1, 0);
+    }
+  /* Three links, each shared by every third sender. */
+  for (guint l = 0; l < 3; l++)
+    psi_links_add (world->links, 1e12);
+  for (guint i = 0; i < N; i++)
+    {
+      PsiPortId port = psi_world_add_channel (world);
+
+      psi_world_bind (world, ranks[i], 0, port);
+      psi_world_bind (world, ranks[(i + 1) % N], 1, port);
+      psi_world_add_path (world, port, i % 3, 0);
+    }
+  g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+  return (guint64) run->makespan_ps;
+}
+
+static void
+test_renumbering (void)
+{
+  for (guint32 seed = 1; seed <= 20; seed++)
+    g_assert_cmpuint (shuffled_makespan (seed), ==, shuffled_makespan (0));
+}
+
+/* Noise has the mean and spread it should have, and depends on the seed only. */
+static void
+test_jitter (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 1);
+  double sum = 0, squares = 0;
+  enum
+  {
+    N = 20000
+  };
+
+  psi_program_work (program, 0, 1000000, 1);
+  for (guint r = 0; r < N; r++)
+    psi_world_add_rank (world, program, 1, 0);
+  PsiRunOptions options = { .max_iterations = 1, .jitter = 0.1, .seed = 7 };
+  g_autoptr (PsiRun) run = psi_run (world, &options, NULL), again = psi_run (world, &options, NULL);
+  options.seed = 8;
+  g_autoptr (PsiRun) other = psi_run (world, &options, NULL);
+  for (guint r = 0; r < N; r++)
+    {
+      double x = (double) (run->times[r].end_ps - run->times[r].start_ps - 1000000) / 1e5;
+
+      sum += x;
+      squares += x * x;
+    }
+  g_assert_cmpfloat (fabs (sum / N), <, 0.03);
+  g_assert_cmpfloat (fabs (squares / N - 1), <, 0.05);
+  g_assert_cmpint (run->makespan_ps, ==, again->makespan_ps);
+  g_assert_cmpint (run->makespan_ps, !=, other->makespan_ps);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -286,5 +528,13 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/run/deadlock", test_deadlock);
   g_test_add_func ("/engine/run/unmatched", test_unmatched);
   g_test_add_func ("/engine/run/empty-and-again", test_empty_and_again);
+  g_test_add_func ("/engine/run/self-send", test_self);
+  g_test_add_func ("/engine/run/dead-link", test_dead_link);
+  g_test_add_func ("/engine/run/too-long", test_too_long);
+  g_test_add_func ("/engine/run/no-port", test_no_port);
+  g_test_add_func ("/engine/run/zero-loop", test_zero_loop);
+  g_test_add_func ("/engine/run/rounds", test_rounds);
+  g_test_add_func ("/engine/run/renumbering", test_renumbering);
+  g_test_add_func ("/engine/run/jitter", test_jitter);
   return g_test_run ();
 }
