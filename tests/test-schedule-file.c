@@ -125,6 +125,12 @@ static const char *const unsound[][2] = {
   { "ranks 3\nmicro_batches 1\nrank 0: F0 B0\nrank 1: F0 B0\nrank 2: >0:B0 F0 B0\n",
     "deadlock: rank 0 at B0 waits for B0 of rank 1, rank 1 at B0 waits for B0 of rank 2, rank 2 at F0 waits for B0 of "
     "rank 0, which comes after that" },
+  { "ranks 2\nmicro_batches 1\nrank 0: F0 B0\nrank 1: F0 >0:W0 B0\n",
+    "missing op: rank 1 waits for W0 of chunk 0 of rank 0, which never does it" },
+  { "ranks 2\nmicro_batches 1\nrank 0: F0 B0\nrank 1: F0 >0:B9 B0\n",
+    "deadlock: rank 0 at B0 waits for B0 of rank 1, rank 1 at B0 waits for B9 of rank 0, which comes after that" },
+  { "ranks 3\npart 0: 0 0 0\nmicro_batches 3\nrank 0: F0 B0 U\nrank 1: F1 B1 U\nrank 2: F2 B2\n",
+    "missing op: rank 2 has no U0 of step 0" },
   { "ranks 1\nmicro_batches 1\nrank 0: F0\nrepeat\nrank 0: B0 F1\n", "missing op: rank 0 has no U0 of step 0" }
 };
 
@@ -149,7 +155,7 @@ test_unsound (void)
       g_assert_no_error (error);
       g_assert_false (check_times (schedule, 1, 2, 1, &facts, &error));
       g_assert_cmpstr (error->message, ==, unsound[i][1]);
-      g_assert_null (train_plan_new (other, 3, TRAIN_UPDATE_FILE, 0, &train_error));
+      g_assert_null (train_plan_new (other, 12, TRAIN_UPDATE_FILE, 0, &train_error));
       train_schedule_free (other);
     }
 }

@@ -126,6 +126,67 @@ unroll_rank (PsiOrder *c, guint rank, GError **error)
   return TRUE;
 }
 
+static gboolean
+ever_updates (const PsiOrder *c, guint rank, guint chunk)
+{
+  return c->updates_at[psi_order_update (c, rank, chunk, 0)] != G_MAXUINT32;
+}
+
+/* Whoever holds a part updates it in every step, unless one holder does it for all: its versions go to the others. */
+static gboolean
+check_updates (const PsiOrder *c, GError **error)
+{
+  const PsiSchedule *s = c->s;
+  g_autofree guint *n_updaters = g_new0 (guint, s->n_parts);
+
+  for (guint rank = 0; rank < s->n_ranks; rank++)
+    for (guint chunk = 0; chunk < s->n_chunks; chunk++)
+      n_updaters[psi_schedule_part (s, rank, chunk)] += ever_updates (c, rank, chunk);
+  for (guint rank = 0; rank < s->n_ranks; rank++)
+    for (guint chunk = 0; chunk < s->n_chunks; chunk++)
+      {
+        gboolean others = s->whole && n_updaters[psi_schedule_part (s, rank, chunk)] == 1;
+
+        for (gint32 step = 0; step < (gint32) c->n_steps; step++)
+          if ((ever_updates (c, rank, chunk) || !others) &&
+              c->updates_at[psi_order_update (c, rank, chunk, step)] == G_MAXUINT32)
+            return fail (error, "missing op: rank %u has no U%u of step %d", rank, chunk, step);
+      }
+  return TRUE;
+}
+
+/* What a word waits for is done by that rank, in that form. */
+static gboolean
+check_waits (const PsiOrder *c, GError **error)
+{
+  const PsiSchedule *s = c->s;
+
+  for (guint rank = 0; rank < s->n_ranks; rank++)
+    for (guint at = 0; at < c->ranks[rank].ops->len; at++)
+      {
+        const PsiOrderOp *op = &g_array_index (c->ranks[rank].ops, PsiOrderOp, at);
+
+        for (guint i = 0; i < op->token->n_waits; i++)
+          {
+            const PsiTokenWait *wait = &g_array_index (s->waits, PsiTokenWait, (guint) op->token->first_wait + i);
+            gint64 n = wait->micro_batch + op->shift;
+
+            if (n >= c->total)
+              continue;
+            const PsiSlot *slot =
+                psi_order_slot (c, wait->rank, n, psi_schedule_part (s, wait->rank, (guint) wait->chunk),
+                                psi_slot_of_kind (wait->kind));
+            if ((guint) slot->rank != wait->rank ||
+                g_array_index (c->ranks[wait->rank].ops, PsiOrderOp, slot->position).token->kind != wait->kind)
+              return fail (error,
+                           "missing op: rank %u waits for %c%" G_GINT64_FORMAT " of chunk %d of rank %u, which never "
+                           "does it",
+                           rank, psi_token_letters[wait->kind], n, wait->chunk, wait->rank);
+          }
+      }
+  return TRUE;
+}
+
 /* Every op is there, and the halves of a backward where the forward ran. */
 static gboolean
 check_complete (const PsiOrder *c, GError **error)
@@ -152,19 +213,7 @@ check_complete (const PsiOrder *c, GError **error)
                            "(rank %d)",
                            slot_names[slot], n, part, forward->rank);
           }
-  /* A worker that never updates a chunk gets its versions from one that does; whoever begins must go on. */
-  for (guint rank = 0; rank < s->n_ranks; rank++)
-    for (guint chunk = 0; chunk < s->n_chunks; chunk++)
-      {
-        guint part = psi_schedule_part (s, rank, chunk);
-        gboolean ever = c->updates_at[psi_order_update (c, rank, chunk, 0)] != G_MAXUINT32;
-
-        for (gint32 step = 0; step < (gint32) c->n_steps; step++)
-          if ((ever || c->owner[part] < 0 || !s->whole) &&
-              c->updates_at[psi_order_update (c, rank, chunk, step)] == G_MAXUINT32)
-            return fail (error, "missing op: rank %u has no U%u of step %d", rank, chunk, step);
-      }
-  return TRUE;
+  return check_updates (c, error) && check_waits (c, error);
 }
 
 guint
@@ -175,6 +224,8 @@ psi_order_skew (const PsiSchedule *s)
   for (guint r = 0; r < s->n_ranks; r++)
     for (guint t = 0; t < s->lists[r]->len; t++)
       most = MAX (most, g_array_index (s->lists[r], PsiToken, t).micro_batch);
+  for (guint i = 0; s->waits != NULL && i < s->waits->len; i++)
+    most = MAX (most, g_array_index (s->waits, PsiTokenWait, i).micro_batch);
   return (guint) MAX (most / s->micro_batches + 1 - MAX (s->steps, 1), 0);
 }
 
@@ -222,5 +273,18 @@ psi_order_unroll (PsiOrder *c, const PsiSchedule *s, const PsiScheduleTimes *tim
   for (guint r = 0; r < s->n_ranks; r++)
     if (!unroll_rank (c, r, error))
       return FALSE;
-  return check_complete (c, error);
+  if (!check_complete (c, error))
+    return FALSE;
+  /* A gradient is taken where its forward was, whatever the backward's own word says. */
+  for (guint r = 0; r < s->n_ranks; r++)
+    for (guint at = 0; at < c->ranks[r].ops->len; at++)
+      {
+        PsiOrderOp *op = &g_array_index (c->ranks[r].ops, PsiOrderOp, at);
+
+        if (op->token->kind == PSI_TOKEN_BACKWARD || op->token->kind == PSI_TOKEN_BACKWARD_INPUT)
+          op->version = g_array_index (c->ranks[r].ops, PsiOrderOp,
+                                       psi_order_slot (c, r, op->micro_batch, op->part, PSI_SLOT_FORWARD)->position)
+                            .version;
+      }
+  return TRUE;
 }

@@ -71,6 +71,14 @@ psi_order_update (const PsiOrder *c, guint rank, guint chunk, gint32 step)
   return (gsize) (rank * c->s->n_chunks + chunk) * c->n_steps + (gsize) step;
 }
 
+static inline guint
+psi_slot_of_kind (guint kind)
+{
+  return kind == PSI_TOKEN_FORWARD           ? PSI_SLOT_FORWARD
+         : kind == PSI_TOKEN_BACKWARD_WEIGHT ? PSI_SLOT_WEIGHT
+                                             : PSI_SLOT_INPUT;
+}
+
 /* "B3.1", for messages. (transfer full) */
 char *psi_order_op_name (const PsiOrder *c, const PsiOrderOp *op);
 

@@ -85,9 +85,7 @@ have_waits (const PsiOrder *c, const PsiOrderOp *op, gint64 *time_ps, Need *ret_
   for (guint i = 0; i < op->token->n_waits; i++)
     {
       const PsiTokenWait *wait = &g_array_index (c->s->waits, PsiTokenWait, (guint) op->token->first_wait + i);
-      guint slot = wait->kind == PSI_TOKEN_FORWARD           ? PSI_SLOT_FORWARD
-                   : wait->kind == PSI_TOKEN_BACKWARD_WEIGHT ? PSI_SLOT_WEIGHT
-                                                             : PSI_SLOT_INPUT;
+      guint slot = psi_slot_of_kind (wait->kind);
       gint64 n = wait->micro_batch + op->shift;
 
       if (n < c->total &&
