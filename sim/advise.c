@@ -6,7 +6,8 @@
 #include <string.h>
 
 #define MOST_ADVICE 6
-#define MOST_CHANGES 16
+#define MOST_CHANGES 32
+#define MOST_GPUS 65536
 
 typedef struct
 {
@@ -14,51 +15,70 @@ typedef struct
   char text[16];
 } Change;
 
+typedef struct
+{
+  Change list[MOST_CHANGES];
+  guint n;
+} Changes;
+
+static void
+add_text (Changes *changes, PsiKeyId key, const char *text)
+{
+  g_assert (changes->n < MOST_CHANGES);
+  changes->list[changes->n].key = key;
+  g_strlcpy (changes->list[changes->n++].text, text, sizeof changes->list[0].text);
+}
+
+static void
+add_number (Changes *changes, PsiKeyId key, guint64 number)
+{
+  g_autofree char *text = g_strdup_printf ("%" G_GUINT64_FORMAT, number);
+
+  add_text (changes, key, text);
+}
+
 static guint
 now (const PsiSettings *settings, PsiKeyId key)
 {
   return psi_settings_has (settings, key) ? (guint) psi_settings_count (settings, key) : 1;
 }
 
-/* Single changes, the gentle ones first. */
-static guint
-list_changes (const PsiSettings *settings, const PsiPlanReport *plan, Change *changes)
+/* Powers of two times what is there, up to a most. */
+static void
+add_multiples (Changes *changes, PsiKeyId key, guint64 from, guint64 most, guint n)
 {
-  guint n = 0;
-  gint64 micro_batch = psi_settings_count (settings, PSI_KEY_MICRO_BATCH);
+  for (guint i = 1; i <= n && from << i <= most; i++)
+    add_number (changes, key, from << i);
+}
 
+/* Single changes, the gentle ones first. */
+static void
+list_changes (const PsiSettings *settings, const PsiPlanReport *plan, Changes *changes)
+{
+  static const char *const recomputes[] = { "none", "selective", "full", NULL };
+  static const char *const offloads[] = { "optimizer", "activations", "parameters" };
+  gint64 micro_batch = psi_settings_count (settings, PSI_KEY_MICRO_BATCH);
+  const char *recompute = psi_settings_text (settings, PSI_KEY_RECOMPUTE);
+  const char *offload = psi_settings_text (settings, PSI_KEY_OFFLOAD);
+  guint r = 0, zero = psi_settings_has (settings, PSI_KEY_ZERO) ? now (settings, PSI_KEY_ZERO) : 0;
+
+  if (micro_batch > 3)
+    add_number (changes, PSI_KEY_MICRO_BATCH, (guint64) micro_batch / 2);
   if (micro_batch > 1)
-    changes[n++] = (Change){ PSI_KEY_MICRO_BATCH, "1" };
-  for (guint i = 0; i < 2; i++)
-    if (strcmp (psi_settings_text (settings, PSI_KEY_RECOMPUTE), i == 0 ? "selective" : "full") != 0)
-      {
-        changes[n].key = PSI_KEY_RECOMPUTE;
-        g_strlcpy (changes[n++].text, i == 0 ? "selective" : "full", sizeof changes[0].text);
-      }
-  for (guint zero = 1; zero <= 3; zero++)
-    {
-      changes[n].key = PSI_KEY_ZERO;
-      g_snprintf (changes[n++].text, sizeof changes[0].text, "%u", zero);
-    }
-  const struct
-  {
-    PsiKeyId key;
-    guint value, most;
-  } degrees[] = { { PSI_KEY_TP, 2 * now (settings, PSI_KEY_TP), 8 },
-                  { PSI_KEY_TP, 8, 8 },
-                  { PSI_KEY_PP, 2 * now (settings, PSI_KEY_PP), 64 },
-                  { PSI_KEY_PP, 4 * now (settings, PSI_KEY_PP), 64 },
-                  { PSI_KEY_GPUS, 2 * plan->gpus, 65536 },
-                  { PSI_KEY_GPUS, 4 * plan->gpus, 65536 } };
-  for (guint i = 0; i < G_N_ELEMENTS (degrees) && n < MOST_CHANGES - 1; i++)
-    if (degrees[i].value <= degrees[i].most)
-      {
-        changes[n].key = degrees[i].key;
-        g_snprintf (changes[n++].text, sizeof changes[0].text, "%u", degrees[i].value);
-      }
-  if (!psi_settings_bool (settings, PSI_KEY_SEQUENCE_PARALLEL) && now (settings, PSI_KEY_TP) > 1)
-    changes[n++] = (Change){ PSI_KEY_SEQUENCE_PARALLEL, "yes" };
-  return n;
+    add_number (changes, PSI_KEY_MICRO_BATCH, 1);
+  while (strcmp (recomputes[r], recompute) != 0)
+    r++;
+  for (r++; recomputes[r] != NULL; r++)
+    add_text (changes, PSI_KEY_RECOMPUTE, recomputes[r]);
+  while (zero++ < 3)
+    add_number (changes, PSI_KEY_ZERO, zero);
+  if (!psi_settings_bool (settings, PSI_KEY_SEQUENCE_PARALLEL))
+    add_text (changes, PSI_KEY_SEQUENCE_PARALLEL, "yes");
+  add_multiples (changes, PSI_KEY_TP, now (settings, PSI_KEY_TP), 8, 3);
+  add_multiples (changes, PSI_KEY_PP, now (settings, PSI_KEY_PP), 64, 5);
+  add_multiples (changes, PSI_KEY_GPUS, plan->gpus, MOST_GPUS, 5);
+  for (guint i = 0; i < G_N_ELEMENTS (offloads) && strcmp (offload, "none") == 0; i++)
+    add_text (changes, PSI_KEY_OFFLOAD, offloads[i]);
 }
 
 static void
@@ -92,15 +112,15 @@ compare_advice (gconstpointer a, gconstpointer b)
 void
 psi_advise (const PsiSettings *settings, PsiPlanReport *plan)
 {
-  Change changes[MOST_CHANGES];
-  guint n = list_changes (settings, plan, changes);
+  Changes changes = { .n = 0 };
 
-  for (guint i = 0; i < n; i++)
-    try_changes (settings, &changes[i], NULL, plan);
-  for (guint i = 0; i < n && plan->advice->len == 0; i++)
-    for (guint j = i + 1; j < n; j++)
-      if (changes[i].key != changes[j].key)
-        try_changes (settings, &changes[i], &changes[j], plan);
+  list_changes (settings, plan, &changes);
+  for (guint i = 0; i < changes.n; i++)
+    try_changes (settings, &changes.list[i], NULL, plan);
+  for (guint i = 0; i < changes.n && plan->advice->len == 0; i++)
+    for (guint j = i + 1; j < changes.n; j++)
+      if (changes.list[i].key != changes.list[j].key)
+        try_changes (settings, &changes.list[i], &changes.list[j], plan);
   g_array_sort (plan->advice, compare_advice);
   if (plan->advice->len > MOST_ADVICE)
     g_array_set_size (plan->advice, MOST_ADVICE);

@@ -446,9 +446,6 @@ fill_update (PsiPlanReport *plan, const PsiStep *step)
     plan->parameter_versions = MAX (plan->parameter_versions, psi_step_versions (step, part));
 }
 
-/* Keys that are read but change nothing in this version. */
-static const PsiKeyId without_effect[] = { PSI_KEY_OFFLOAD };
-
 static void
 fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
 {
@@ -477,10 +474,11 @@ fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
   if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
     g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
                                                          step->plan->stages, step->partition.rule));
-  for (guint i = 0; i < G_N_ELEMENTS (without_effect); i++)
-    if (psi_settings_has (step->settings, without_effect[i]))
-      g_ptr_array_add (plan->assumptions,
-                       g_strdup_printf ("'%s' changes nothing in this version", psi_keys[without_effect[i]].name));
+  if (step->plan->offload != PSI_OFFLOAD_NONE)
+    g_ptr_array_add (plan->assumptions,
+                     g_strdup_printf ("the host takes %s at %.4g GB/s for each GPU, host memory is not checked",
+                                      psi_settings_text (step->settings, PSI_KEY_OFFLOAD),
+                                      step->machine->host.bytes_per_s / 1e9));
   if (!step->plan->overlap_grads && step->plan->dp > 1)
     g_ptr_array_add (plan->assumptions, g_strdup ("gradients wait for the end of the backward"));
 }

@@ -11,6 +11,7 @@ G_DEFINE_QUARK (psi_plan_error, psi_plan_error)
 const char *const psi_update_names[] = { "synchronous", "cyclic-v1", "cyclic-v2", NULL };
 static const char *const placement_names[] = { "separate", "shared", "stage", NULL };
 static const char *const recompute_names[] = { "none", "selective", "full", NULL };
+static const char *const offload_names[] = { "none", "optimizer", "activations", "parameters", NULL };
 
 #define DEFAULT_STAGES 4
 #define PYTORCH_BUCKET_BYTES (25 * 1024 * 1024) /* torch DistributedDataParallel, bucket_cap_mb */
@@ -489,6 +490,7 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
       return NULL;
     }
   plan->recompute = (PsiRecompute) index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
+  plan->offload = (PsiOffload) index_of (offload_names, psi_settings_text (s, PSI_KEY_OFFLOAD));
   plan->recompute_every = (guint) psi_settings_count (s, PSI_KEY_RECOMPUTE_EVERY);
   plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "math") != 0;
   plan->flash_generation = flash_generation (plan, psi_settings_text (s, PSI_KEY_ATTENTION));

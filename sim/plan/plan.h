@@ -22,6 +22,14 @@ typedef enum
   PSI_RECOMPUTE_FULL
 } PsiRecompute;
 
+typedef enum
+{
+  PSI_OFFLOAD_NONE,
+  PSI_OFFLOAD_OPTIMIZER,
+  PSI_OFFLOAD_ACTIVATIONS,
+  PSI_OFFLOAD_PARAMETERS
+} PsiOffload;
+
 typedef struct
 {
   const PsiNamedPlan *named;     /* NULL: only keys */
@@ -44,6 +52,7 @@ typedef struct
 
   PsiRecompute recompute;
   guint recompute_every;
+  PsiOffload offload; /* what lives in the host's memory */
   PsiDtype dtype;
   guint parameter_bytes_each, gradient_bytes_each; /* per element */
   double optimizer_bytes_each;                     /* per trainable element */

@@ -403,9 +403,12 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       PsiTime pending_ps = 0;
 
       add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_FORWARD, token, part, &pending_ps, &ops);
+      pending_ps += psi_step_offload_layer_ps (step, kind, kept, cost->pass_ps[PSI_PASS_FORWARD]);
       flush_work (rank, PSI_TAG_FORWARD, token, part, pending_ps, &ops);
       end_use (step, rank, l, gathered, &ops);
       psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, kept);
+      if (step->plan->offload == PSI_OFFLOAD_ACTIVATIONS)
+        psi_program_delta (rank->program, ops.last, TRUE, PSI_MEMORY_ACTIVATIONS, -kept);
       if (!model->is_uniform)
         {
           psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_WORKSPACE, transient);
@@ -474,7 +477,11 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       if (weight_half)
         add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_WEIGHT], input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT,
                     token, part, &pending_ps, &ops);
+      if (input_half)
+        pending_ps += psi_step_offload_layer_ps (step, kind, kept, cost->pass_ps[PSI_PASS_BACKWARD_INPUT]);
       flush_work (rank, input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, pending_ps, &ops);
+      if (input_half && plan->offload == PSI_OFFLOAD_ACTIVATIONS)
+        psi_program_delta (rank->program, begin != PSI_OP_NONE ? begin : ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, kept);
       end_use (step, rank, layer, gathered, &ops);
       gint64 freed = input_half && weight_half ? held
                      : weight_half             ? MIN (kind->weight_saved_bytes, held)

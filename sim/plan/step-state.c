@@ -144,4 +144,5 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
               share ((gint64) (plan->optimizer_bytes_each * (double) model->tied_parameters), n);
         }
     }
+  psi_step_offload_state (step, rank);
 }

@@ -289,5 +289,11 @@ void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
 /* step-pass.c: what the forward of a layer keeps for its backward */
 gint64 psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint layer);
 
+/* step-offload.c: time of an update in the host; time that a layer's pass waits for the host beyond its own work; bytes
+ * that are not on the GPU after all */
+PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
+PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, gint64 kept_bytes, PsiTime work_ps);
+void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
+
 /* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far */
 gint64 psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank);
