@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* t(s) = alpha + beta s on each of up to three ranges of s.
+/* t(s) = alpha + beta s on each of up to four ranges of s.
  *
  *   t      time, ns; s size, bytes; alpha start-up time, ns; beta inverse bandwidth, ns per byte
  *
- * A library changes protocol or algorithm with the size, so one line does not fit; three do. Each is a least-squares
+ * A library changes protocol or algorithm with the size, so one line does not fit; four do. Each is a least-squares
  * fit of relative errors (weights 1/t^2: a curve spans six decades, and plain least squares sees only its end), with
- * alpha, beta >= 0 and Huber weights (k = 1.345 MAD) against outliers. Break points come from exhaustive search over
- * all pairs, the number of ranges from the Bayesian information criterion
+ * alpha, beta >= 0 and Huber weights (k = 1.345 MAD) against outliers. Break points are the best
+ * there are (dynamic programming over where a range ends), the number of ranges from the Bayesian information criterion
  *
  *   BIC = n ln (RSS / n) + p ln n,   p = 3 ranges - 1
  *
@@ -23,7 +23,7 @@
 
 enum
 {
-  MOST_SEGMENTS = 3,
+  MOST_SEGMENTS = 4,
   LEAST_POINTS = 3,  /* of a range; two would always fit */
   MOST_BREAKS = 120, /* places where a range may end; more sizes than that are thinned out for the search */
   HUBER_ROUNDS = 15
@@ -217,45 +217,46 @@ smoothed (const PsiCurvePoint *points, guint n, guint i)
   return point;
 }
 
-/* The best one, two or three ranges. ret_breaks are candidates, ret_breaks[0] = 0, one more at the end. */
+/* The best number of ranges and where they begin, by the least residual sum of every number of ranges up to every
+ * candidate. ret_breaks are candidates, ret_breaks[0] = 0, one more at the end. */
 static guint
 search_breaks (const Search *search, guint n_points, guint ret_breaks[MOST_SEGMENTS + 1])
 {
-  guint n = search->n, best_count = 1, one = 0, two[2] = { 0, 0 };
-  double rss_one = (double) INFINITY, rss_two = (double) INFINITY;
-  double best = criterion (range_rss (search, 0, n), n_points, 1);
+  guint n = search->n, best_count = 1;
+  double best = (double) INFINITY;
+  g_autofree double *rss = g_new (double, MOST_SEGMENTS *(n + 1));  /* [ranges - 1][end] */
+  g_autofree guint *from = g_new0 (guint, MOST_SEGMENTS * (n + 1)); /* where the last of them begins */
 
-  for (guint i = 1; i < n; i++)
+  for (guint end = 0; end <= n; end++)
+    rss[end] = end > 0 ? range_rss (search, 0, end) : (double) INFINITY;
+  for (guint count = 1; count < MOST_SEGMENTS; count++)
+    for (guint end = 0; end <= n; end++)
+      {
+        double *least = &rss[count * (n + 1) + end];
+        *least = (double) INFINITY;
+        for (guint begin = 1; begin < end; begin++)
+          {
+            double head = rss[(count - 1) * (n + 1) + begin];
+            double sum = head < *least ? head + range_rss (search, begin, end) : (double) INFINITY;
+            if (sum < *least)
+              {
+                *least = sum;
+                from[count * (n + 1) + end] = begin;
+              }
+          }
+      }
+  for (guint count = 1; count <= MOST_SEGMENTS; count++)
     {
-      double head = range_rss (search, 0, i);
-      if (isinf (head))
+      double sum = rss[(count - 1) * (n + 1) + n];
+      if (isinf (sum) || criterion (sum, n_points, count) >= best)
         continue;
-      double rss = head + range_rss (search, i, n);
-      if (rss < rss_one)
-        rss_one = rss, one = i;
-      for (guint j = i + 1; j < n; j++)
-        {
-          rss = head + range_rss (search, i, j) + range_rss (search, j, n);
-          if (rss < rss_two)
-            rss_two = rss, two[0] = i, two[1] = j;
-        }
-    }
-  if (!isinf (rss_one) && criterion (rss_one, n_points, 2) < best)
-    {
-      best = criterion (rss_one, n_points, 2);
-      best_count = 2;
-    }
-  if (!isinf (rss_two) && criterion (rss_two, n_points, 3) < best)
-    best_count = 3;
-  ret_breaks[0] = 0;
-  if (best_count == 2)
-    ret_breaks[1] = one;
-  if (best_count == 3)
-    {
-      ret_breaks[1] = two[0];
-      ret_breaks[2] = two[1];
+      best = criterion (sum, n_points, count);
+      best_count = count;
     }
   ret_breaks[best_count] = n;
+  for (guint count = best_count; count > 1; count--)
+    ret_breaks[count - 1] = from[(count - 1) * (n + 1) + ret_breaks[count]];
+  ret_breaks[0] = 0;
   return best_count;
 }
 

@@ -28,7 +28,7 @@ typedef struct
   char *name;                /* "all_reduce", "device_copy" */
   guint n_ranks, n_nodes;    /* 1, 1 for what happens on one GPU */
   GArray *points;            /* of PsiCurvePoint, sizes ascending, one for each size: the median of what was measured */
-  GArray *segments;          /* of PsiCurveSegment, 1 to 3, ascending */
+  GArray *segments;          /* of PsiCurveSegment, 1 to 4, ascending */
   PsiFitError fit;           /* of the segments */
   PsiFitError leave_one_out; /* of a point predicted from its neighbours, which is how the curve is used; the ends are
                               * predicted by the segment beyond them */

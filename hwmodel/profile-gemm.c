@@ -22,7 +22,8 @@
 
 enum
 {
-  NEIGHBOURS = 8
+  NEIGHBOURS = 8,
+  MOST_CHECKS = 500 /* products of a type that tile, start and error are judged by */
 };
 
 static const struct
@@ -49,13 +50,18 @@ roofline_s (const PsiProfile *profile, PsiDtype dtype, gint64 batch, gint64 m, g
   return profile->memory_bytes_per_s > 0 ? MAX (compute_s, bytes / profile->memory_bytes_per_s) : compute_s;
 }
 
-/* Efficiency from the nearest shapes, leaving out those equal to `without` (NULL: none). */
-static double
-from_neighbours (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, const double log2_shape[4],
-                 const PsiProfileGemm *without)
+/* The nearest shapes of the type, leaving out those equal to `without` (NULL: none). */
+typedef struct
 {
-  double distances[NEIGHBOURS], values[NEIGHBOURS], weights = 0, sum = 0;
-  guint n = 0;
+  guint n, gemms[NEIGHBOURS]; /* into profile->gemms */
+  double distances[NEIGHBOURS];
+} Near;
+
+static void
+find_near (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, const double log2_shape[4],
+           const PsiProfileGemm *without, Near *ret_near)
+{
+  Near near = { 0 };
 
   for (guint i = 0; i < profile->gemms->len; i++)
     {
@@ -63,36 +69,43 @@ from_neighbours (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass,
       double distance = pass != PSI_PROFILE_ANY && gemm->pass != pass ? 1 : 0;
       if (gemm->dtype != dtype)
         continue;
+      for (guint j = 0; j < 4; j++)
+        distance += (gemm->log2_shape[j] - log2_shape[j]) * (gemm->log2_shape[j] - log2_shape[j]);
+      if (near.n == NEIGHBOURS && distance >= near.distances[NEIGHBOURS - 1])
+        continue;
       if (without && gemm->batch == without->batch && gemm->m == without->m && gemm->n == without->n &&
           gemm->k == without->k)
         continue;
-      for (guint j = 0; j < 4; j++)
-        distance += (gemm->log2_shape[j] - log2_shape[j]) * (gemm->log2_shape[j] - log2_shape[j]);
-      if (n == NEIGHBOURS && distance >= distances[n - 1])
-        continue;
-      guint at = n < NEIGHBOURS ? n++ : n - 1;
-      for (; at > 0 && distances[at - 1] > distance; at--)
+      guint at = near.n < NEIGHBOURS ? near.n++ : NEIGHBOURS - 1;
+      for (; at > 0 && near.distances[at - 1] > distance; at--)
         {
-          distances[at] = distances[at - 1];
-          values[at] = values[at - 1];
+          near.distances[at] = near.distances[at - 1];
+          near.gemms[at] = near.gemms[at - 1];
         }
-      distances[at] = distance;
-      values[at] = gemm->in_wave;
+      near.distances[at] = distance;
+      near.gemms[at] = i;
     }
-  for (guint i = 0; i < n; i++)
-    {
-      double weight = 1 / (distances[i] + 1e-9);
-      weights += weight;
-      sum += weight * values[i];
-    }
-  return n ? sum / weights : 0;
+  *ret_near = near;
 }
 
 static double
-predict_s (const PsiProfile *profile, PsiDtype dtype, PsiProfilePass pass, const double log2_shape[4], gint64 batch,
-           gint64 m, gint64 n, gint64 k, const PsiProfileGemm *without)
+mean_of_near (const PsiProfile *profile, const Near *near)
 {
-  double share = from_neighbours (profile, dtype, pass, log2_shape, without) * wave_share (profile, batch, m, n);
+  double weights = 0, sum = 0;
+
+  for (guint i = 0; i < near->n; i++)
+    {
+      double weight = 1 / (near->distances[i] + 1e-9);
+      weights += weight;
+      sum += weight * g_array_index (profile->gemms, PsiProfileGemm, near->gemms[i]).in_wave;
+    }
+  return near->n ? sum / weights : 0;
+}
+
+static double
+predict_s (const PsiProfile *profile, PsiDtype dtype, const Near *near, gint64 batch, gint64 m, gint64 n, gint64 k)
+{
+  double share = mean_of_near (profile, near) * wave_share (profile, batch, m, n);
   double least_s = roofline_s (profile, dtype, batch, m, n, k);
 
   return share > 0 ? MAX (profile->gemm_start_ns[dtype] * 1e-9 + least_s / share, least_s) : 0;
@@ -111,20 +124,51 @@ take_out (PsiProfile *profile, PsiDtype dtype)
     }
 }
 
-/* Errors of all shapes of one type, each predicted from the others. */
-static PsiFitError
-left_out_error (const PsiProfile *profile, PsiDtype dtype)
+/* A measured product and the others near it. */
+typedef struct
 {
-  g_autofree double *errors = g_new (double, profile->gemms->len + 1);
-  guint n = 0;
+  guint gemm;
+  Near near;
+} Check;
 
+/* The products whose prediction from the others is tried, at most MOST_CHECKS of each type. Of Check. */
+static GArray *
+choose_checks (const PsiProfile *profile)
+{
+  GArray *checks = g_array_new (FALSE, FALSE, sizeof (Check));
+  guint counts[PSI_N_DTYPES] = { 0 }, seen[PSI_N_DTYPES] = { 0 };
+
+  for (guint i = 0; i < profile->gemms->len; i++)
+    counts[g_array_index (profile->gemms, PsiProfileGemm, i).dtype]++;
   for (guint i = 0; i < profile->gemms->len; i++)
     {
       const PsiProfileGemm *gemm = &g_array_index (profile->gemms, PsiProfileGemm, i);
+      guint wanted = MIN (counts[gemm->dtype], MOST_CHECKS), at = seen[gemm->dtype]++;
+      Check check = { .gemm = i };
+
+      /* Evenly over the list, which is in the order of shapes. */
+      if ((guint64) at * wanted / counts[gemm->dtype] == (guint64) (at + 1) * wanted / counts[gemm->dtype])
+        continue;
+      find_near (profile, gemm->dtype, gemm->pass, gemm->log2_shape, gemm, &check.near);
+      g_array_append_val (checks, check);
+    }
+  return checks;
+}
+
+/* Errors of one type's products, each predicted from the others. */
+static PsiFitError
+left_out_error (const PsiProfile *profile, PsiDtype dtype, const GArray *checks)
+{
+  g_autofree double *errors = g_new (double, checks->len + 1);
+  guint n = 0;
+
+  for (guint i = 0; i < checks->len; i++)
+    {
+      const Check *check = &g_array_index (checks, Check, i);
+      const PsiProfileGemm *gemm = &g_array_index (profile->gemms, PsiProfileGemm, check->gemm);
       if (gemm->dtype != dtype)
         continue;
-      double predicted_s =
-          predict_s (profile, dtype, gemm->pass, gemm->log2_shape, gemm->batch, gemm->m, gemm->n, gemm->k, gemm);
+      double predicted_s = predict_s (profile, dtype, &check->near, gemm->batch, gemm->m, gemm->n, gemm->k);
       if (predicted_s > 0)
         errors[n++] = fabs (predicted_s / (gemm->time_ns * 1e-9) - 1);
     }
@@ -146,7 +190,7 @@ shortest_ns (const PsiProfile *profile, PsiDtype dtype)
 
 /* Mean error over all products with one tile, each type with the start-up that suits it best. */
 static double
-try_tile (PsiProfile *profile, guint tile_m, guint tile_n)
+try_tile (PsiProfile *profile, const GArray *checks, guint tile_m, guint tile_n)
 {
   double sum = 0;
 
@@ -163,7 +207,7 @@ try_tile (PsiProfile *profile, guint tile_m, guint tile_n)
         {
           profile->gemm_start_ns[dtype] = start_shares[i] * shortest;
           take_out (profile, dtype);
-          PsiFitError error = left_out_error (profile, dtype);
+          PsiFitError error = left_out_error (profile, dtype, checks);
           if (error.mean < best.mean)
             {
               best = error;
@@ -207,16 +251,17 @@ psi_profile_prepare_gemms (PsiProfile *profile)
       gemm->efficiency =
           roofline_s (profile, gemm->dtype, gemm->batch, gemm->m, gemm->n, gemm->k) / (gemm->time_ns * 1e-9);
     }
+  g_autoptr (GArray) checks = choose_checks (profile);
   for (guint i = 0; i < (profile->sms > 0 ? G_N_ELEMENTS (tiles) : 1); i++)
     {
-      double error = try_tile (profile, tiles[i].m, tiles[i].n);
+      double error = try_tile (profile, checks, tiles[i].m, tiles[i].n);
       if (error < best)
         {
           best = error;
           best_tile = i;
         }
     }
-  try_tile (profile, tiles[best_tile].m, tiles[best_tile].n);
+  try_tile (profile, checks, tiles[best_tile].m, tiles[best_tile].n);
 }
 
 double
@@ -241,8 +286,9 @@ psi_profile_gemm_efficiency (const PsiProfile *profile, PsiDtype dtype, PsiProfi
   if (hits)
     return sum / hits;
   const double log2_shape[] = { log2 ((double) batch), log2 ((double) m), log2 ((double) n), log2 ((double) k) };
-  return roofline_s (profile, dtype, batch, m, n, k) /
-         predict_s (profile, dtype, pass, log2_shape, batch, m, n, k, NULL);
+  Near near;
+  find_near (profile, dtype, pass, log2_shape, NULL, &near);
+  return roofline_s (profile, dtype, batch, m, n, k) / predict_s (profile, dtype, &near, batch, m, n, k);
 }
 
 double

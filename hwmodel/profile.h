@@ -55,7 +55,7 @@ typedef struct _PsiProfile
   GArray *gemms;                        /* of PsiProfileGemm */
   guint tile_m, tile_n;                 /* output tile that explains the products best, 0 = none does */
   double gemm_start_ns[PSI_N_DTYPES];   /* start-up of a product that explains the small ones best */
-  PsiFitError gemm_error[PSI_N_DTYPES]; /* each shape predicted from the others */
+  PsiFitError gemm_error[PSI_N_DTYPES]; /* of at most 500 shapes, each predicted from the others */
   GPtrArray *curves;                    /* of PsiCurve* */
   GArray *values;                       /* of PsiValueSample: what else was measured */
   GPtrArray *warnings;                  /* of char*: what looks wrong with the measurement, in words */
