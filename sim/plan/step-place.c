@@ -222,7 +222,9 @@ set_detail (const PsiStep *step, const PsiCollectiveCost *cost, gint64 bytes, do
 {
   const char *detail = psi_settings_text (step->settings, PSI_KEY_DETAIL);
   guint steps = MAX (cost->steps, 1);
-  PsiTime step_ps = MAX ((PsiTime) ceil (wire_s / steps * PSI_PS_PER_S - 1e-3), 1), wire_ps = steps * step_ps;
+  gint64 chunk = (bytes + steps - 1) / steps;
+  double chunk_ps = wire_s / (double) bytes * (double) chunk * PSI_PS_PER_S;
+  PsiTime step_ps = MAX ((PsiTime) ceil (chunk_ps - 1e-3), 1), wire_ps = steps * step_ps;
 
   transfer->bytes = bytes;
   transfer->cap_bytes_per_s = (double) bytes / psi_time_to_s (wire_ps);
@@ -234,7 +236,7 @@ set_detail (const PsiStep *step, const PsiCollectiveCost *cost, gint64 bytes, do
   else if (steps > 1 && strcmp (detail, "flow") != 0)
     {
       transfer->rounds = steps;
-      transfer->bytes = (bytes + steps - 1) / steps;
+      transfer->bytes = chunk;
       transfer->cap_bytes_per_s = (double) transfer->bytes / psi_time_to_s (step_ps);
       transfer->round_latency_ps = cost->latency_ps / steps;
       transfer->latency_ps -= (steps - 1) * transfer->round_latency_ps;
