@@ -108,7 +108,7 @@ test_detail (void)
     "model=uniform plan=dp workers=24 stages=3",
     "model=uniform plan=zero-1 workers=5 stages=1",
     "model=gpt2 dp=8 tp=4 overlap_grads=no",
-    "model=gpt2 pp=4 micro_batches=1",
+    "model=uniform plan=gpipe stages=4 micro_batches=1 psi_int=8MB",
   };
   static const char *const details[] = { "closed", "flow", "steps", "messages" };
 
