@@ -21,8 +21,9 @@ typedef struct
   PsiCollectiveOp op;
   gint64 bytes;
   PsiGroupShape shape;
-  guint n;                       /* shape.n_ranks */
-  double wire_bytes_per_s;       /* one member's link inside the node, large messages */
+  const PsiCollectiveAlgorithm *asked; /* NULL = the fastest */
+  guint n;                             /* shape.n_ranks */
+  double wire_bytes_per_s;             /* one member's link inside the node, large messages */
   double node_bytes_per_s;       /* what the members in one node together get of the network; INFINITY with one node */
   double member_net_bytes_per_s; /* the same for one member */
 } PsiCollectiveCase;
@@ -33,9 +34,12 @@ struct _PsiCollectiveAlgorithm
   gboolean (*applies) (const PsiCollectiveCase *c, PsiProtocol protocol);
   /* Fills all of the cost except name, protocol, steps, payload; rates without the ramp of psi_coll_ramp(). */
   void (*cost) (const PsiCollectiveCase *c, PsiProtocol protocol, PsiCollectiveCost *ret_cost);
+  guint (*steps) (const PsiCollectiveCase *c); /* NULL: see count_steps() */
+  gboolean is_asked_for;                       /* never chosen, only by name */
 };
 
-extern const PsiCollectiveAlgorithm psi_coll_ring, psi_coll_tree, psi_coll_nvls, psi_coll_nvls_tree, psi_coll_direct;
+extern const PsiCollectiveAlgorithm psi_coll_ring, psi_coll_tree, psi_coll_nvls, psi_coll_nvls_tree, psi_coll_direct,
+    psi_coll_halving, psi_coll_hierarchical;
 
 /* NCCL's constants for one case, in us and bytes/s. */
 typedef enum
@@ -58,6 +62,9 @@ double psi_nccl_tree_ll128_max (const PsiCollectiveCase *c);
 double psi_nccl_nvls_efficiency (const PsiCollectiveCase *c);
 double psi_nccl_tree_correction (PsiProtocol protocol, gint64 bytes);
 gboolean psi_nccl_has_ll128 (const PsiCollectiveCase *c);
+
+/* Rates of phases inside and between nodes that do not overlap: each as if it took the time of both. */
+void psi_coll_one_after_the_other (const PsiCollectiveCase *c, PsiCollectiveCost *cost);
 
 /* Microseconds to ps, and bytes rounded up. */
 gint64 psi_coll_ps (double us);

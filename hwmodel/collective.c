@@ -33,9 +33,10 @@ const char *const psi_collective_names[PSI_N_COLLECTIVES] = {
   [PSI_COLLECTIVE_SEND_RECV] = "send-recv",
 };
 
-const PsiCollectiveAlgorithm *const psi_collective_algorithms[] = { &psi_coll_ring,   &psi_coll_tree,
-                                                                    &psi_coll_nvls,   &psi_coll_nvls_tree,
-                                                                    &psi_coll_direct, NULL };
+const PsiCollectiveAlgorithm *const psi_collective_algorithms[] = { &psi_coll_ring,         &psi_coll_tree,
+                                                                    &psi_coll_nvls,         &psi_coll_nvls_tree,
+                                                                    &psi_coll_direct,       &psi_coll_halving,
+                                                                    &psi_coll_hierarchical, NULL };
 
 const char *
 psi_collective_algorithm_name (const PsiCollectiveAlgorithm *algorithm)
@@ -173,7 +174,7 @@ choose (const PsiCollectiveCase *c, PsiCollectiveCost *best)
     for (guint protocol = 0; protocol < PSI_N_PROTOCOLS; protocol++)
       {
         PsiCollectiveCost cost = { .algorithm = (*row)->name, .protocol = psi_protocol_names[protocol] };
-        if (!(*row)->applies (c, protocol))
+        if ((c->asked ? *row != c->asked : (*row)->is_asked_for) || !(*row)->applies (c, protocol))
           continue;
         (*row)->cost (c, protocol, &cost);
         double time_s = estimate_s (&cost);
@@ -260,16 +261,70 @@ count_ideal (const PsiCollectiveCase *c, PsiCollectiveCost *ret_cost)
 }
 
 void
+psi_coll_one_after_the_other (const PsiCollectiveCase *c, PsiCollectiveCost *cost)
+{
+  double intra_s = (double) cost->intra_bytes / c->wire_bytes_per_s;
+  double inter_s = (double) cost->inter_bytes / c->member_net_bytes_per_s;
+  double share = intra_s + inter_s > 0 ? intra_s / (intra_s + inter_s) : 1;
+  cost->intra_bytes_per_s = c->wire_bytes_per_s * (share > 0 ? share : 1);
+  cost->inter_bytes_per_s = c->member_net_bytes_per_s * (share < 1 ? 1 - share : 1);
+}
+
+static void
+make_case (PsiCollectiveCase *c, const PsiMachine *machine, PsiCollectiveOp op, gint64 bytes,
+           const PsiGroupShape *shape)
+{
+  *c = (PsiCollectiveCase){ .machine = machine, .op = op, .bytes = bytes, .shape = *shape, .n = shape->n_ranks };
+  c->shape.n_nodes = MAX (1, c->shape.n_nodes);
+  c->shape.ranks_per_node = CLAMP (c->shape.ranks_per_node, 1, MAX (1, c->n));
+  if (c->shape.n_nodes == 1)
+    c->shape.ranks_per_node = MAX (1, c->n);
+  fill_wires (c);
+}
+
+static const PsiCollectiveAlgorithm *
+find_algorithm (const char *name)
+{
+  for (const PsiCollectiveAlgorithm *const *row = psi_collective_algorithms; *row; row++)
+    if (g_str_equal ((*row)->name, name))
+      return *row;
+  return NULL;
+}
+
+static void
+count (const PsiCollectiveCase *c, PsiCollectiveCost *cost)
+{
+  const PsiCollectiveAlgorithm *algorithm = find_algorithm (cost->algorithm);
+  cost->steps = algorithm->steps ? algorithm->steps (c) : count_steps (c->op, cost->algorithm, &c->shape);
+  cost->payload_bytes = count_payload (c->op, c->n, c->bytes);
+}
+
+gboolean
+psi_collective_cost_by (const PsiMachine *machine, const char *algorithm, PsiCollectiveOp op, gint64 bytes,
+                        const PsiGroupShape *shape, PsiCollectiveCost *ret_cost)
+{
+  PsiCollectiveCase c;
+  PsiCollectiveCost cost = { .algorithm = "none", .protocol = "none" };
+  gboolean applies = FALSE;
+  make_case (&c, machine, op, bytes, shape);
+  c.asked = find_algorithm (algorithm);
+  for (guint protocol = 0; c.asked && protocol < PSI_N_PROTOCOLS; protocol++)
+    applies = applies || c.asked->applies (&c, protocol);
+  if (!applies || c.n <= 1 || bytes <= 0 || machine->ideal)
+    return FALSE;
+  choose (&c, &cost);
+  count (&c, &cost);
+  *ret_cost = cost;
+  return TRUE;
+}
+
+void
 psi_collective_cost (const PsiMachine *machine, PsiCollectiveOp op, gint64 bytes, const PsiGroupShape *shape,
                      PsiCollectiveCost *ret_cost)
 {
-  PsiCollectiveCase c = { .machine = machine, .op = op, .bytes = bytes, .shape = *shape, .n = shape->n_ranks };
+  PsiCollectiveCase c;
   PsiCollectiveCost cost = { .algorithm = "none", .protocol = "none" };
-  c.shape.n_nodes = MAX (1, c.shape.n_nodes);
-  c.shape.ranks_per_node = CLAMP (c.shape.ranks_per_node, 1, MAX (1, c.n));
-  if (c.shape.n_nodes == 1)
-    c.shape.ranks_per_node = MAX (1, c.n);
-  fill_wires (&c);
+  make_case (&c, machine, op, bytes, shape);
   cost.intra_bytes_per_s = c.wire_bytes_per_s;
   cost.inter_bytes_per_s = c.member_net_bytes_per_s;
 
@@ -283,8 +338,7 @@ psi_collective_cost (const PsiMachine *machine, PsiCollectiveOp op, gint64 bytes
           if (machine->profile)
             take_measured (&c, &cost);
         }
-      cost.steps = count_steps (op, cost.algorithm, &c.shape);
-      cost.payload_bytes = count_payload (op, c.n, bytes);
+      count (&c, &cost);
     }
   *ret_cost = cost;
 }

@@ -42,7 +42,7 @@ typedef struct
  *   send-recv       S               1
  *
  * Trees: 2 (members of a node - 1 + log2 of the nodes) steps; in-switch: 2 steps, and 2 log2 of the nodes more. Their
- * payload is that of the ring. */
+ * payload is that of the ring. Halving and doubling: log2 n steps, an all-reduce twice that. */
 typedef struct
 {
   const char *algorithm, *protocol;            /* "ring", "simple" */
@@ -58,6 +58,10 @@ typedef struct
  * machine bytes and steps of the ring (of direct messages, where there is no ring) are counted but take no time. */
 void psi_collective_cost (const PsiMachine *machine, PsiCollectiveOp op, gint64 bytes, const PsiGroupShape *shape,
                           PsiCollectiveCost *ret_cost);
+
+/* The same with the algorithm of that name. FALSE, and nothing is set, if there is none or it cannot do this. */
+gboolean psi_collective_cost_by (const PsiMachine *machine, const char *algorithm, PsiCollectiveOp op, gint64 bytes,
+                                 const PsiGroupShape *shape, PsiCollectiveCost *ret_cost);
 
 /* Closed-form time on an idle machine: latency + the slower of the two link times, rounded once. */
 gint64 psi_collective_time_ps (const PsiCollectiveCost *cost);

@@ -258,8 +258,38 @@ test_names (void)
   guint n = 0;
   for (; psi_collective_algorithms[n]; n++)
     g_assert_cmpuint (strlen (psi_collective_algorithm_summary (psi_collective_algorithms[n])), >, 10);
-  g_assert_cmpuint (n, ==, 5);
+  g_assert_cmpuint (n, ==, 7);
   g_assert_cmpstr (psi_collective_algorithm_name (psi_collective_algorithms[0]), ==, "ring");
+}
+
+/* Algorithms that NCCL does not choose: 32 ranks in 4 nodes, S = 1 GiB, phases one after the other. */
+static void
+test_asked_for (void)
+{
+  g_autoptr (PsiMachine) machine = psi_machine_load ("a100", NULL);
+  const PsiGroupShape group = shape (32, 4), odd = shape (12, 2);
+  const gint64 bytes = 1 << 30;
+  PsiCollectiveCost halving, hierarchical, ring;
+
+  g_assert_true (
+      psi_collective_cost_by (machine, "halving-doubling", PSI_COLLECTIVE_ALL_REDUCE, bytes, &group, &halving));
+  g_assert_true (
+      psi_collective_cost_by (machine, "hierarchical", PSI_COLLECTIVE_ALL_REDUCE, bytes, &group, &hierarchical));
+  g_assert_true (psi_collective_cost_by (machine, "ring", PSI_COLLECTIVE_ALL_REDUCE, bytes, &group, &ring));
+  g_assert_cmpuint (halving.steps, ==, 10);
+  g_assert_cmpuint (hierarchical.steps, ==, 2 * 7 + 2 * 3);
+  g_assert_cmpuint (ring.steps, ==, 62);
+  /* 2 x 7/8 S inside, 2 x (1/8 - 1/32) S out of the node, by both */
+  g_assert_cmpint (halving.intra_bytes, ==, bytes / 4 * 7);
+  g_assert_cmpint (halving.inter_bytes, ==, bytes / 16 * 3);
+  g_assert_cmpint (hierarchical.intra_bytes, ==, halving.intra_bytes);
+  g_assert_cmpint (hierarchical.inter_bytes, ==, halving.inter_bytes);
+  g_assert_cmpint (halving.latency_ps, <, hierarchical.latency_ps);
+  g_assert_cmpint (hierarchical.latency_ps, <, ring.latency_ps);
+  g_assert_cmpint (psi_collective_time_ps (&hierarchical), >, psi_collective_time_ps (&halving));
+  g_assert_false (
+      psi_collective_cost_by (machine, "halving-doubling", PSI_COLLECTIVE_ALL_REDUCE, bytes, &odd, &halving));
+  g_assert_false (psi_collective_cost_by (machine, "no-such", PSI_COLLECTIVE_ALL_REDUCE, bytes, &group, &halving));
 }
 
 int
@@ -276,5 +306,6 @@ main (int argc, char **argv)
   g_test_add_func ("/hwmodel/collective/monotone", test_monotone);
   g_test_add_func ("/hwmodel/collective/bounds", test_bounds);
   g_test_add_func ("/hwmodel/collective/names", test_names);
+  g_test_add_func ("/hwmodel/collective/asked-for", test_asked_for);
   return g_test_run ();
 }
