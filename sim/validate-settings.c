@@ -20,8 +20,6 @@ static const Synonym synonyms[] = {
   { PSI_KEY_OPTIMIZER, "adamw", "adam" },
   { PSI_KEY_OPTIMIZER, "muon", "momentum" }, /* one moment, as momentum has */
   { PSI_KEY_FAMILY, "mixtral", "moe" },
-  { PSI_KEY_PRECISION, "mxfp8", "fp8" },
-  { PSI_KEY_PRECISION, "nvfp4", "fp8" },
   { PSI_KEY_SCHEDULE, "none", "" }, /* follows from pp */
   { PSI_KEY_VPP, "1", "" },
 };
@@ -88,7 +86,7 @@ static const struct
 } facts[] = {
   { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },       { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
   { "deterministic=yes", PSI_KEY_DETERMINISTIC, "yes" }, { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
-  { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
+  { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" }, { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
 };
 
 static gboolean
@@ -98,7 +96,8 @@ set_notes (PsiSettings *settings, const char *id, const char *notes, GError **er
     {
       const char *found = strstr (notes, facts[i].words);
 
-      if (found == NULL || psi_settings_has (settings, facts[i].key))
+      /* The column knows flash and math only; the notes may know which flash. */
+      if (found == NULL || (psi_settings_has (settings, facts[i].key) && facts[i].key != PSI_KEY_ATTENTION))
         continue;
       found += strlen (facts[i].words);
       g_autofree char *number = g_strndup (found, strspn (found, "0123456789."));
