@@ -137,7 +137,7 @@ test_settings (void)
   g_assert_no_error (error);
   g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_MODEL), ==, "custom");
   g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_FAMILY), ==, "moe");
-  g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_PRECISION), ==, "fp8");
+  g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_PRECISION), ==, "mxfp8");
   g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_OPTIMIZER), ==, "adam");
   g_assert_cmpstr (psi_settings_text (settings, PSI_KEY_FRAMEWORK), ==, "nanotron");
   g_assert_true (psi_settings_bool (settings, PSI_KEY_SEQUENCE_PARALLEL));
