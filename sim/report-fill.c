@@ -307,7 +307,8 @@ cache_bytes_of_fullest (const PsiPlanReport *plan, const PsiStep *step)
     if (g_array_index (plan->ranks, PsiRankReport, i).peak_bytes >
         g_array_index (plan->ranks, PsiRankReport, fullest).peak_bytes)
       fullest = i;
-  return psi_step_cache_bytes (step, &step->ranks[fullest]);
+  return psi_step_cache_bytes (step, &step->ranks[fullest],
+                               plan->capacity_bytes < 0 ? -1 : MAX (plan->capacity_bytes - overhead_bytes (step), 0));
 }
 
 static void

@@ -150,7 +150,7 @@ backward (Replay *replay, guint part, GArray *held)
 }
 
 gint64
-psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank)
+psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capacity_bytes)
 {
   const PsiSchedule *schedule = step->schedule;
   const GArray *list = schedule->lists[rank->list];
@@ -159,7 +159,7 @@ psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank)
 
   if (step->plan->cyclic || step->plan->keeps_all || psi_step_model (step)->is_uniform)
     return 0;
-  g_autoptr (PsiAllocator) allocator = psi_allocator_new (-1, FALSE);
+  g_autoptr (PsiAllocator) allocator = psi_allocator_new (capacity_bytes, FALSE);
   Replay replay = { .allocator = allocator,
                     .step = step,
                     .rank = rank,

@@ -295,5 +295,6 @@ PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
 PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, gint64 kept_bytes, PsiTime work_ps);
 void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
 
-/* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far */
-gint64 psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank);
+/* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take capacity_bytes
+ * (-1: no end) before it gives back what it caches */
+gint64 psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capacity_bytes);
