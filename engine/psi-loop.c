@@ -499,14 +499,75 @@ psi_loop_clear (PsiLoop *loop)
     psi_links_reset (loop->world->links);
 }
 
+#define SLOT_IN_USE (1u << PSI_MAX_TIERS)
+
+/* For each slot of a program SLOT_IN_USE, if an op names it, and a bit for each tier that its transfers load. */
+static GArray *
+tiers_of_slots (const PsiLoop *loop, const PsiProgram *program)
+{
+  GArray *slots = g_array_new (FALSE, TRUE, sizeof (guint32));
+
+  for (guint s = 0; s < program->n_streams; s++)
+    for (guint i = 0; i < program->streams[s]->len; i++)
+      {
+        const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+
+        if (op->kind == PSI_OP_WORK)
+          continue;
+        if (op->slot >= slots->len)
+          g_array_set_size (slots, op->slot + 1);
+        g_array_index (slots, guint32, op->slot) |= SLOT_IN_USE;
+        for (guint tier = 0; tier < PSI_MAX_TIERS; tier++)
+          if (loop->transfers[op->transfer].bytes > 0 && loop->transfers[op->transfer].weights[tier] > 0)
+            g_array_index (slots, guint32, op->slot) |= 1u << tier;
+      }
+  return slots;
+}
+
+/* The tiers that each port loads. FALSE: an op names a slot that is bound to no port. */
+static gboolean
+tiers_of_ports (const PsiLoop *loop, guint32 *tiers, GError **error)
+{
+  g_autoptr (GHashTable) programs = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_array_unref);
+
+  for (guint p = 0; p < loop->world->programs->len; p++)
+    {
+      PsiProgram *program = g_ptr_array_index (loop->world->programs, p);
+
+      g_hash_table_insert (programs, program, tiers_of_slots (loop, program));
+    }
+  for (guint r = 0; r < loop->world->ranks->len; r++)
+    {
+      const PsiRank *rank = psi_world_rank (loop->world, r);
+      const GArray *slots = g_hash_table_lookup (programs, rank->program);
+
+      for (guint slot = 0; slot < slots->len; slot++)
+        {
+          PsiPortId port = slot < rank->ports->len ? g_array_index (rank->ports, PsiPortId, slot) : G_MAXUINT32;
+
+          if (port != G_MAXUINT32)
+            tiers[port] |= g_array_index (slots, guint32, slot);
+          else if (g_array_index (slots, guint32, slot) != 0)
+            {
+              g_set_error (error, PSI_RUN_ERROR, PSI_RUN_ERROR_UNMATCHED, "rank %u: slot %u has no port", r, slot);
+              return FALSE;
+            }
+        }
+    }
+  return TRUE;
+}
+
 static gboolean
 prepare_ports (PsiLoop *loop, GError **error)
 {
   const GArray *ports = loop->world->ports;
   g_autofree guint32 *n_users = g_new0 (guint32, psi_links_n_links (loop->world->links) + 1);
+  g_autofree guint32 *tiers = g_new0 (guint32, ports->len + 1);
   gsize n_heads = 0;
   guint longest = 0;
 
+  if (!tiers_of_ports (loop, tiers, error))
+    return FALSE;
   for (guint p = 0; p < ports->len; p++)
     {
       const PsiPort *port = &g_array_index (ports, PsiPort, p);
@@ -520,7 +581,8 @@ prepare_ports (PsiLoop *loop, GError **error)
       n_heads += port->n_members;
       longest = MAX (longest, port->path->len);
       for (guint i = 0; i < port->path->len; i++)
-        n_users[g_array_index (port->path, PsiPathLink, i).link]++;
+        n_users[g_array_index (port->path, PsiPathLink, i).link] +=
+            tiers[p] >> g_array_index (port->path, PsiPathLink, i).tier & 1;
     }
   loop->meetings = g_new0 (PsiMeeting, MAX (ports->len, 1));
   loop->heads = g_new (guint32, MAX (n_heads, 1));
@@ -539,30 +601,13 @@ prepare_ports (PsiLoop *loop, GError **error)
       meeting->is_alone = TRUE;
       meeting->alone_transfer = NO_TRANSFER;
       for (guint i = 0; i < port->path->len; i++)
-        meeting->is_alone = meeting->is_alone && n_users[g_array_index (port->path, PsiPathLink, i).link] == 1;
+        {
+          const PsiPathLink *step = &g_array_index (port->path, PsiPathLink, i);
+
+          meeting->is_alone = meeting->is_alone && (!(tiers[p] >> step->tier & 1) || n_users[step->link] == 1);
+        }
       n_heads += port->n_members;
     }
-  return TRUE;
-}
-
-/* Every slot that an op of the program names is bound to a port. */
-static gboolean
-check_slots (const PsiLoop *loop, PsiRankId id, GError **error)
-{
-  const PsiRank *rank = psi_world_rank (loop->world, id);
-
-  for (guint s = 0; s < rank->program->n_streams; s++)
-    for (guint i = 0; i < rank->program->streams[s]->len; i++)
-      {
-        const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
-
-        if (op->kind == PSI_OP_WORK ||
-            (op->slot < rank->ports->len && g_array_index (rank->ports, PsiPortId, op->slot) != G_MAXUINT32))
-          continue;
-        g_set_error (error, PSI_RUN_ERROR, PSI_RUN_ERROR_UNMATCHED, "rank %u stream %u op %u: slot %u has no port", id,
-                     s, i, op->slot);
-        return FALSE;
-      }
   return TRUE;
 }
 
@@ -622,8 +667,6 @@ psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, const PsiRunOptions 
     {
       const PsiProgram *program = psi_world_rank (world, r)->program;
 
-      if (!check_slots (loop, r, error))
-        return FALSE;
       loop->first_stream[r + 1] = loop->first_stream[r] + program->n_streams;
       run->first_op[r + 1] = run->first_op[r] + psi_program_n_ops (program);
       run->first_wait[r + 1] = run->first_wait[r] + program->streams[0]->len;

@@ -41,7 +41,6 @@ USAGE = [
     ("list models --report x.html", "--report is not an option of 'list'"),
     ("run --critical-path", "'--critical-path' is not in this version"),
     ("run --update asynchronous", "'asynchronous' is not in this version"),
-    ("run --detail messages", "'messages' is not in this version"),
     ("run --mico-batch 2", "unknown option '--mico-batch' (did you mean '--micro-batch'?)"),
     ("run --qqqqqqqq 2", "unknown option '--qqqqqqqq'"),
     ("run -x", "unknown option '-x'"),
