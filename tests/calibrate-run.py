@@ -126,6 +126,26 @@ def host_calibrates(psisim, folder):
         yield f"{profile['compute']['peak_flops']} FLOP/s"
     if not os.path.exists(os.path.join(folder, "host.samples.jsonl")):
         yield "the samples are not there"
+    # The profile is a machine: an all-reduce that nothing hides takes what the curve says.
+    words = [psisim, "run", "--machine", "host.json", "--model", "custom", "--family", "mlp", "--layers", "4", "--hidden",
+             "512", "--plan", "dp", "--gpus", "2", "--precision", "fp32", "--overlap-grads", "no", "--grad-clip", "no",
+             "--json"]
+    done = run(words, folder)
+    if done.returncode != 0:
+        yield f"the profile is no machine: {done.stderr}"
+        return
+    flow = json.loads(done.stdout)
+    if "measured" not in run([word for word in words if word != "--json"], folder).stdout:
+        yield "the report does not say that the machine was measured"
+    closed = json.loads(run([*words, "--detail", "closed"], folder).stdout)["plans"][0]["step_time_s"]
+    table = json.loads(run([psisim, "collective", "all-reduce", "--machine", "host.json", "--gpus", "2", "--json"],
+                           folder).stdout)
+    wanted = [row["time_us"] * 1e-6 for row in table["rows"] if row["size_bytes"] == 4 * 2 * 512 * 512 * 4]
+    exposed = flow["plans"][0]["time"]["exposed_comm_s"]
+    if abs(exposed / wanted[0] - 1) > 1e-3:
+        yield f"8 MiB all-reduced in {exposed} s, the table says {wanted[0]} s"
+    if abs(flow["plans"][0]["step_time_s"] / closed - 1) > 1e-9:
+        yield f"a step of {flow['plans'][0]['step_time_s']} s by flows, {closed} s in closed form"
 
 
 def refused(psisim, folder):
