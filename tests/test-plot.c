@@ -209,9 +209,10 @@ skip_without_gnuplot (void)
 static void
 test_draw (void)
 {
-  static const char *const names[] = { "step-time",           "activations",   "1f1b-memory",   "1f1b-timeline",
-                                       "1f1b-memory-classes", "1f1b-traffic",  "cdp-v2-memory", "cdp-v2-memory-classes",
-                                       "cdp-v2-timeline",     "cdp-v2-traffic" };
+  static const char *const names[] = { "step-time",      "activations",           "1f1b-memory",
+                                       "1f1b-timeline",  "1f1b-memory-classes",   "1f1b-traffic",
+                                       "cdp-v2-memory",  "cdp-v2-memory-classes", "cdp-v2-timeline",
+                                       "cdp-v2-traffic", "memory-plans" };
   g_autoptr (PsiReport) report = fixture_report ();
   g_autoptr (GError) error = NULL;
 

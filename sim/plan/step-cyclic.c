@@ -188,8 +188,8 @@ typedef struct _Hop Hop;
 struct _Hop
 {
   PsiStepRank *from, *to;
-  const Hop *after_hop; /* waits until that one has arrived */
-  PsiOpId received;     /* its receive, once written */
+  const Hop *after_hop;                 /* waits until that one has arrived */
+  PsiOpId received;                     /* its receive, once written */
   PsiOpId after_from, after_to, before; /* ops it waits for on either side, and the one that waits for it */
   guint before_distance, skip_send, skip_receive, after_from_distance;
   guint what, part;
