@@ -327,7 +327,7 @@ start_jobs (Work *work)
 static guint
 draw (GPtrArray *figures, const char *directory, GError **error)
 {
-  g_autoptr (GPtrArray) owned = figures;
+  g_autoptr (GPtrArray) owned G_GNUC_UNUSED = figures;
   g_autofree char *gnuplot = g_find_program_in_path ("gnuplot");
 
   if (gnuplot == NULL)
