@@ -240,6 +240,7 @@ psi_profile_from_samples (const PsiSamples *samples, const char *name, const cha
   add_gemms (profile, samples);
   if (samples->n_throttled)
     warn (profile, "%u points were measured while temperature or hardware held the clocks down", samples->n_throttled);
+  profile->n_contended = samples->n_contended;
   if (samples->n_contended)
     warn (profile, "%u points shared their core with other programs; their CPU time was taken", samples->n_contended);
   return profile;

@@ -58,6 +58,7 @@ typedef struct _PsiProfile
   PsiFitError gemm_error[PSI_N_DTYPES]; /* of at most 500 shapes, each predicted from the others */
   GPtrArray *curves;                    /* of PsiCurve* */
   GArray *values;                       /* of PsiValueSample: what else was measured */
+  guint n_contended;                    /* points whose core was shared with other programs; 0 when read from a file */
   GPtrArray *warnings;                  /* of char*: what looks wrong with the measurement, in words */
 } PsiProfile;
 

@@ -206,7 +206,7 @@ measure (PsiVerification *row, const char *schedule, GError **error)
         switches += (double) json_object_get_int_member (lines->pdata[i], "involuntary_switches");
         n_ranks++;
       }
-  row->quiet = switches <= quiet_switches * n_ranks * atoi (STEPS);
+  row->quiet = row->quiet && switches <= quiet_switches * n_ranks * atoi (STEPS);
   return TRUE;
 }
 
@@ -262,6 +262,7 @@ psi_verify (const PsiProfile *profile, const char *profile_file, GError **error)
       g_array_set_size (rows, i + 1);
       PsiVerification *row = &g_array_index (rows, PsiVerification, i);
       row->plan = plans[i].plan;
+      row->quiet = profile->n_contended == 0;
       if (!predict (profile, settings, row, &schedule, error) || !measure (row, schedule, error) ||
           !measure_reference (row, i, profile_file, schedule, error))
         {
