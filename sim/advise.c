@@ -94,18 +94,26 @@ try_changes (const PsiSettings *settings, const Change *first, const Change *sec
   if (tried == NULL || tried->verdict == PSI_VERDICT_OOM ||
       (plan->verdict == PSI_VERDICT_TIGHT && tried->verdict != PSI_VERDICT_FITS))
     return;
-  PsiAdvice advice = { .peak_bytes = tried->peak_bytes, .step_time_ps = tried->step_time_ps };
+  PsiAdvice advice = { .peak_bytes = tried->peak_bytes,
+                       .step_time_ps = tried->step_time_ps,
+                       .gpus = tried->gpus,
+                       .samples_per_s = tried->samples_per_s };
   advice.set = second == NULL ? g_strdup_printf ("%s=%s", psi_keys[first->key].name, first->text)
                               : g_strdup_printf ("%s=%s %s=%s", psi_keys[first->key].name, first->text,
                                                  psi_keys[second->key].name, second->text);
   g_array_append_val (plan->advice, advice);
 }
 
+/* Fewer GPUs first, then less time for a sample: a change of tp or pp changes the batch, so steps do not compare. */
 static int
 compare_advice (gconstpointer a, gconstpointer b)
 {
   const PsiAdvice *x = a, *y = b;
 
+  if (x->gpus != y->gpus)
+    return x->gpus < y->gpus ? -1 : 1;
+  if (x->samples_per_s != y->samples_per_s)
+    return x->samples_per_s > y->samples_per_s ? -1 : 1;
   return x->step_time_ps != y->step_time_ps ? (x->step_time_ps < y->step_time_ps ? -1 : 1) : strcmp (x->set, y->set);
 }
 

@@ -52,6 +52,8 @@ typedef struct
   char *set; /* "recompute=selective" */
   gint64 peak_bytes;
   gint64 step_time_ps;
+  guint gpus;
+  double samples_per_s; /* of another batch per step than the plan's, maybe */
 } PsiAdvice;
 
 typedef enum

@@ -382,14 +382,15 @@ append_update (GString *out, const PsiPlanReport *plan, const PsiTerminal *termi
 static void
 append_advice (GString *out, const PsiPlanReport *plan, const PsiTerminal *terminal)
 {
-  g_autoptr (PsiTable) table = psi_table_new ("lrr", 2);
+  g_autoptr (PsiTable) table = psi_table_new ("lrrr", 2);
 
   if (plan->advice->len == 0)
     return;
-  append_heading (out, terminal, "What would fit", "cheapest first");
+  append_heading (out, terminal, "What would fit", "fewest GPUs first, then fastest");
   psi_table_add (table, PSI_STYLE_DIM, "set");
   psi_table_add (table, PSI_STYLE_DIM, "peak");
   psi_table_add (table, PSI_STYLE_DIM, "step time");
+  psi_table_add (table, PSI_STYLE_DIM, "samples/s");
   psi_table_add_rule (table);
   for (guint i = 0; i < plan->advice->len; i++)
     {
@@ -397,6 +398,7 @@ append_advice (GString *out, const PsiPlanReport *plan, const PsiTerminal *termi
       psi_table_add (table, PSI_STYLE_GOOD, advice->set);
       psi_table_take (table, PSI_STYLE_PLAIN, psi_format_bytes ((double) advice->peak_bytes));
       psi_table_take (table, PSI_STYLE_PLAIN, psi_format_time (advice->step_time_ps));
+      psi_table_take (table, PSI_STYLE_PLAIN, psi_format_number (advice->samples_per_s));
     }
   psi_table_append (table, out, terminal);
 }
