@@ -22,7 +22,7 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
   [PSI_OPTION_VERSION] = { "version", 0, NULL, "print the version and exit" },
   [PSI_OPTION_MAN] =    { "man", 0, NULL, NULL },
   [PSI_OPTION_MAN_SCENARIO] = { "man-scenario", 0, NULL, NULL },
-  [PSI_OPTION_TIMELINE] = { "timeline", 0, "FILE", "write the step as a timeline for Perfetto or chrome://tracing; FILE.pickle: its memory for PyTorch's memory_viz" },
+  [PSI_OPTION_TIMELINE] = { "timeline", 0, "FILE", "write the step as a timeline for Perfetto or chrome://tracing; FILE.pickle: its memory for PyTorch's memory_viz; compare writes one for each plan" },
   [PSI_OPTION_TIMELINE_RANKS] = { "timeline-ranks", 0, "A-B,C", "draw these ranks (default: one of each class of equal ranks)" },
   [PSI_OPTION_REPORT] = { "report", 0, "FILE", "write the result as one page for a browser, FILE.html" },
   [PSI_OPTION_CRITICAL_PATH] = { "critical-path", 0, NULL, NULL, TRUE },
@@ -74,7 +74,8 @@ const PsiCommand psi_commands[] = {
   { .name = "schedule show",
     .arguments = "[FILE] [--KEY VALUE ...]",
     .help = "print the order of work of a plan as text",
-    .details = "Prints the schedule of the plan in FILE or of the flags. Without a model, uniform stages are used.",
+    .details = "Prints the schedule of the plan in FILE or of the flags. Without a model, uniform stages are used. 'psisim "
+               "help schedule check' says how to read it.",
     .max_words = 1,
     .keys = TRUE,
     .handler = psi_cmd_schedule },
@@ -84,7 +85,15 @@ const PsiCommand psi_commands[] = {
     .details = "Reads a schedule that somebody wrote, or that 'schedule show' printed, and follows it with equal times of "
                "all parts and free transfers. Prints the period of a step, the bubble, the most micro-batches in flight on "
                "each rank, and the transfers. A schedule that is not sound is refused with the cycle of a deadlock, or the "
-               "op that is missing, doubled or misplaced, and exit status 1.",
+               "op that is missing, doubled or misplaced, and exit status 1.\n\n"
+               "The file begins with the line psisim-schedule 1. Then: ranks, chunks (model parts on each rank), "
+               "micro_batches, and for each rank a line with its ops in order, as in 'rank 0: F0 F1 B0 B1'. F3 is the "
+               "forward of micro-batch 3, B3 its backward, I3 and W3 the halves of that for inputs and for weights; F3.1 "
+               "the same on chunk 1; F4+B1 two ops at once. 'part 1: 3 2' says which model part chunk 1 is on each rank, "
+               "if not chunk x ranks + rank.\n\n"
+               "Orders without a flush also have: a line 'repeat', the lists before it run once, those behind it again and "
+               "again, 'steps S' steps at a time; U1, update chunk 1; @-1 behind an op, it uses the parameters of the step "
+               "before; >2:B0 before an op, it waits for B0 of rank 2.",
     .min_words = 1,
     .max_words = 1,
     .keys = TRUE,
@@ -169,10 +178,13 @@ const PsiCommand psi_commands[] = {
   { .name = "validate",
     .arguments = "RUNS.csv [-o OUT.csv]",
     .help = "predict each measured run of a file and print the errors by source",
-    .details = "RUNS.csv has a header and one training run in each row: model dimensions, machine, degrees, batch, and "
-               "what was measured (step_time_s, peak_bytes with its memory_kind, outcome). An empty cell takes the "
-               "framework's default, which -v names. A row that cannot be predicted is named on stderr. --source A,B "
-               "takes the rows of these sources only, --strict those that are complete (tight is yes).",
+    .details = "RUNS.csv has a header and one training run in each row. Every key can be a column ('psisim list keys'): "
+               "model dimensions or a preset, machine, degrees, batch. An empty cell takes the framework's default, which "
+               "-v names. Other columns: id, which must be there; what was measured, step_time_s, peak_bytes with its "
+               "memory_kind (allocated reserved device) and outcome (ok oom); source, where the run is from; group, of "
+               "alternatives whose order is scored; tight.\n\n"
+               "A row that cannot be predicted is named on stderr. --source A,B takes the rows of these sources only, "
+               "--strict those that are complete (tight is yes).",
     .min_words = 1,
     .max_words = 1,
     .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_SOURCE) | BIT (PSI_OPTION_STRICT) | BIT (PSI_OPTION_PLOT) |

@@ -158,10 +158,11 @@ psi_help_command (const PsiCommand *command)
 
   g_string_append_printf (out, "%s %s\n\n", command->name, command->arguments);
   append_wrapped (out, command->help, 0, 0);
-  if (command->details != NULL)
+  g_auto (GStrv) paragraphs = g_strsplit (command->details != NULL ? command->details : "", "\n\n", -1);
+  for (char **paragraph = paragraphs; *paragraph != NULL; paragraph++)
     {
       g_string_append_c (out, '\n');
-      append_wrapped (out, command->details, 0, 0);
+      append_wrapped (out, *paragraph, 0, 0);
     }
   g_string_append (out, "\nOptions:\n");
   for (int id = 0; id < PSI_N_OPTIONS; id++)
