@@ -89,6 +89,21 @@ typedef struct
   guint64 n_events;
 } PsiLoop;
 
+#define PSI_LOOP_NO_TRANSFER G_MAXUINT32
+
+/* A stream whose head op may be able to start. */
+static inline void
+psi_loop_look_at (PsiLoop *loop, guint32 index)
+{
+  guint32 place = loop->ready_first + loop->n_ready;
+
+  if (loop->streams[index].is_ready)
+    return;
+  loop->streams[index].is_ready = TRUE;
+  loop->ready[place >= loop->n_streams ? place - loop->n_streams : place] = index;
+  loop->n_ready++;
+}
+
 /* Keys order events of one instant: ends of work first, then latencies that are over, then transfers of ports alone,
  * then messages of rings; source numbers break ties. */
 #define PSI_LOOP_KEY_SHIFT 40

@@ -1,7 +1,4 @@
-/* SPD{ "W3 asynchronous", 4096, build_asynchronous, 1 },
-                              { "W6 timers", 1000, build_timers, 1 },
-                              { "W6 timers", 10000, build_timers, 1 },
-                              { "W6 timers", 100000, build_timers, 1 } };-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT */
 /* Whole runs of the engine: W1 (ring all-reduce, every message or in groups), W2 (a data-parallel step), W3
  * (asynchronous compute) and W6 (timers), the workloads that simulators of the field were measured on. Prints a table,
  * or JSON with --json; user CPU seconds of building and running, peak resident memory. */

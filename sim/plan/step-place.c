@@ -186,112 +186,6 @@ slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, const PsiRoute *rout
   return ports->len - 1;
 }
 
-/* What transfers are told apart by; made of zeroes first, so that all bytes count. */
-typedef struct
-{
-  PsiTransfer transfer;
-  PsiTransferInfo info;
-} TransferKey;
-
-guint
-psi_step_transfer_hash (gconstpointer key)
-{
-  const guint32 *words = key;
-  guint hash = 0;
-
-  for (gsize i = 0; i < sizeof (TransferKey) / sizeof *words; i++)
-    hash = (hash ^ words[i]) * 0x9e3779b1u;
-  return hash ^ hash >> 15;
-}
-
-gboolean
-psi_step_transfer_equal (gconstpointer a, gconstpointer b)
-{
-  return memcmp (a, b, sizeof (TransferKey)) == 0;
-}
-
-/* The same collective at four levels. A step takes a whole number of ps, rounded up once, so that on an idle machine
- * all levels take steps x that number + latency, to the ps:
- *
- *   closed    no bytes on links, only the time
- *   flow      all bytes at once, not faster than the steps allow
- *   steps     one flow for each step
- *   messages  rings: one flow for each member and step; other algorithms as above */
-static void
-set_detail (const PsiStep *step, const PsiCollectiveCost *cost, gint64 bytes, double wire_s, PsiTransfer *transfer)
-{
-  const char *detail = psi_settings_text (step->settings, PSI_KEY_DETAIL);
-  guint steps = MAX (cost->steps, 1);
-  gint64 chunk = (bytes + steps - 1) / steps;
-  double chunk_ps = wire_s / (double) bytes * (double) chunk * PSI_PS_PER_S;
-  PsiTime step_ps = MAX ((PsiTime) ceil (chunk_ps - 1e-3), 1), wire_ps = steps * step_ps;
-
-  transfer->bytes = bytes;
-  transfer->cap_bytes_per_s = (double) bytes / psi_time_to_s (wire_ps);
-  if (strcmp (detail, "closed") == 0)
-    {
-      transfer->latency_ps += wire_ps;
-      transfer->bytes = 0;
-    }
-  else if (steps > 1 && strcmp (detail, "flow") != 0)
-    {
-      transfer->rounds = steps;
-      transfer->bytes = chunk;
-      transfer->cap_bytes_per_s = (double) transfer->bytes / psi_time_to_s (step_ps);
-      transfer->round_latency_ps = cost->latency_ps / steps;
-      transfer->latency_ps -= (steps - 1) * transfer->round_latency_ps;
-      transfer->is_ring = strcmp (detail, "messages") == 0 && strcmp (cost->algorithm, "ring") == 0;
-    }
-}
-
-/* A transfer whose links carry intra and inter bytes. Equal transfers are one. */
-static PsiTransferId
-transfer_for (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInfo *info)
-{
-  gint64 bytes = MAX (cost->intra_bytes, cost->inter_bytes);
-  TransferKey key;
-  PsiTransfer *transfer = &key.transfer;
-  gpointer found;
-  double slowest_s = 0;
-
-  memset (&key, 0, sizeof key);
-  memcpy (&key.info, info, sizeof *info);
-  transfer->latency_ps = cost->latency_ps;
-  transfer->cap_bytes_per_s = HUGE_VAL;
-  transfer->hops = cost->steps;
-  /* Alone it goes as fast as its algorithm and protocol allow, which may be less than the links could carry. */
-  if (cost->intra_bytes > 0)
-    slowest_s = (double) cost->intra_bytes / cost->intra_bytes_per_s;
-  if (cost->inter_bytes > 0)
-    slowest_s = MAX (slowest_s, (double) cost->inter_bytes / cost->inter_bytes_per_s);
-  if (bytes > 0 && slowest_s > 0)
-    {
-      transfer->weights[PSI_TIER_INTRA_OUT] = transfer->weights[PSI_TIER_INTRA_IN] =
-          (double) cost->intra_bytes / (double) bytes;
-      transfer->weights[PSI_TIER_INTER_OUT] = transfer->weights[PSI_TIER_INTER_IN] =
-          (double) cost->inter_bytes / (double) bytes;
-      set_detail (step, cost, bytes, slowest_s, transfer);
-    }
-  if (g_hash_table_lookup_extended (step->transfers, &key, NULL, &found))
-    return GPOINTER_TO_UINT (found);
-  g_array_append_vals (step->infos, info, 1);
-  PsiTransferId id = psi_world_add_transfer (step->world, transfer);
-  g_hash_table_insert (step->transfers, g_memdup2 (&key, sizeof key), GUINT_TO_POINTER (id));
-  return id;
-}
-
-static PsiTransferInfo
-make_info (PsiTraffic traffic, gint64 sent_bytes, guint hops)
-{
-  PsiTransferInfo info;
-
-  memset (&info, 0, sizeof info);
-  info.traffic = traffic;
-  info.sent_bytes = sent_bytes;
-  info.flight_bytes = sent_bytes / MAX (hops, 1);
-  return info;
-}
-
 /* ---- Calls: what an op says to the engine, found once for each kind of call of a rank ---- */
 
 typedef enum
@@ -339,7 +233,7 @@ collective_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target
   if (shape.n_ranks <= 1 || call->bytes <= 0)
     return FALSE;
   psi_collective_cost (step->machine, call->what, call->bytes, &shape, &cost);
-  PsiTransferInfo info = make_info (call->traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
+  PsiTransferInfo info = psi_step_transfer_info (call->traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
   /* Ranks that are simulated one by one meet in a communicator of their group and stream; a class meets itself. */
   gboolean full = step->n_classes > step->plan->dp;
   gboolean over_data = dimension != PSI_DIMENSION_TP && dimension != PSI_DIMENSION_CP;
@@ -361,7 +255,7 @@ collective_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target
 
   PsiRouteKind kind = call->what == PSI_COLLECTIVE_ALL_TO_ALL ? PSI_ROUTE_SPREAD : PSI_ROUTE_RING;
   *ret_target = (Target){ port_for (step, key, FALSE),
-                          transfer_for (step, &cost, &info),
+                          psi_step_transfer (step, &cost, &info),
                           { kind, dimension, shape.ranks_per_node, 0, TRUE, TRUE } };
   return TRUE;
 }
@@ -390,13 +284,13 @@ copies_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *re
   if (shape.n_ranks <= 1 || call->bytes <= 0)
     return FALSE;
   psi_collective_cost (step->machine, call->what, call->bytes, &shape, &cost);
-  PsiTransferInfo info = make_info (call->traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
+  PsiTransferInfo info = psi_step_transfer_info (call->traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
   gboolean full = step->n_classes > step->plan->dp;
   g_autofree char *key = g_strdup_printf ("copies/%u/%u", call->index, full ? rank->tp_index : 0);
 
   *ret_target =
       (Target){ port_for (step, key, FALSE),
-                transfer_for (step, &cost, &info),
+                psi_step_transfer (step, &cost, &info),
                 { PSI_ROUTE_RING, PSI_DIMENSION_DP, psi_step_ranks_per_node (step, PSI_DIMENSION_DP), 0, TRUE, TRUE } };
   return TRUE;
 }
@@ -414,11 +308,11 @@ server_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *re
   psi_collective_cost (step->machine, outward ? PSI_COLLECTIVE_SCATTER : PSI_COLLECTIVE_GATHER, call->bytes, &shape,
                        &cost);
   gint64 sent = outward == rank->is_root ? (outward ? call->bytes * (shape.n_ranks - 1) : call->bytes) : 0;
-  PsiTransferInfo info = make_info (call->traffic, sent, cost.steps);
+  PsiTransferInfo info = psi_step_transfer_info (call->traffic, sent, cost.steps);
   g_autofree char *key = g_strdup_printf ("server/%d", outward);
 
   *ret_target = (Target){ port_for (step, key, FALSE),
-                          transfer_for (step, &cost, &info),
+                          psi_step_transfer (step, &cost, &info),
                           { PSI_ROUTE_SPREAD, PSI_DIMENSION_DP, shape.ranks_per_node, 0, rank->is_root && outward,
                             rank->is_root && !outward } };
   return TRUE;
@@ -477,7 +371,7 @@ message_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *r
     .n_ranks = 2, .n_nodes = crosses ? 2 : 1, .ranks_per_node = crosses ? 1 : 2, .nic_sharers = nic_sharers (step)
   };
   PsiCollectiveCost cost = { .steps = 0 };
-  PsiTransferInfo info = make_info (call->traffic, sending ? call->bytes : 0, 1);
+  PsiTransferInfo info = psi_step_transfer_info (call->traffic, sending ? call->bytes : 0, 1);
   g_autofree char *key = g_strdup_printf ("pair/%u/%u/%u/%u", from->id, to->id, call->what, call->index);
 
   if (!crosses && step->topology.mesh_links > 0)
@@ -485,7 +379,7 @@ message_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *r
   if (call->bytes > 0)
     psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, call->bytes, &shape, &cost);
   *ret_target = (Target){ port_for (step, key, TRUE),
-                          transfer_for (step, &cost, &info),
+                          psi_step_transfer (step, &cost, &info),
                           { PSI_ROUTE_MESSAGE, PSI_DIMENSION_ALL, 1,
                             (gint64) other->first_gpu - (gint64) rank->first_gpu, sending, !sending } };
   return TRUE;

@@ -3,7 +3,8 @@
  *
  *   step.c            schedule, ranks, streams; walks each rank's list of tokens
  *   step-cost.c       kernels -> time of every segment of every kind of layer
- *   step-place.c      ranks on the machine, links, transfers, communicators, channels
+ *   step-place.c      ranks on the machine, links, communicators, channels
+ *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
@@ -199,8 +200,6 @@ PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory
 
 /* step-place.c */
 void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
-guint psi_step_transfer_hash (gconstpointer key);
-gboolean psi_step_transfer_equal (gconstpointer a, gconstpointer b);
 /* Do the pipelines of all replicas cross nodes at the same places? */
 gboolean psi_step_replicas_alike (PsiStep *step);
 /* Give `rank` the ports under the slots of another rank of its list, so that it can run that rank's program. FALSE, and
@@ -233,6 +232,14 @@ PsiOpId psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint 
                        gint64 bytes, PsiTraffic traffic);
 PsiOpId psi_step_receive (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
                           gint64 bytes, PsiTraffic traffic);
+
+/* step-transfer.c */
+guint psi_step_transfer_hash (gconstpointer key);
+gboolean psi_step_transfer_equal (gconstpointer a, gconstpointer b);
+/* The transfer of a cost, at the level of detail the user asks for. */
+PsiTransferId psi_step_transfer (PsiStep *step, const PsiCollectiveCost *cost, const PsiTransferInfo *info);
+/* `hops`: messages one after another in which a rank sends its bytes. */
+PsiTransferInfo psi_step_transfer_info (PsiTraffic traffic, gint64 sent_bytes, guint hops);
 
 /* step-links.c */
 /* How the bytes of a port go from GPU to GPU. */
@@ -295,6 +302,7 @@ PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
 PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, gint64 kept_bytes, PsiTime work_ps);
 void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
 
-/* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take capacity_bytes
+/* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take
+ * capacity_bytes
  * (-1: no end) before it gives back what it caches */
 gint64 psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capacity_bytes);
