@@ -163,6 +163,16 @@ set_uneven_stages (PsiSettings *settings, const char *id, const char *notes, GEr
   return set (settings, id, PSI_KEY_PARTITION, list->str, error);
 }
 
+/* The column `model` if this row has something in it, else -1. */
+static int
+name_of_model (const PsiRunTable *table, const PsiMeasuredRun *run)
+{
+  for (guint i = 0; i < table->names->len; i++)
+    if (g_str_equal (table->names->pdata[i], "model") && *run->cells[i] != '\0')
+      return (int) i;
+  return -1;
+}
+
 PsiSettings *
 psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtrArray *assumptions, GError **error)
 {
@@ -185,6 +195,11 @@ psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtr
       if (!set (settings, id, (PsiKeyId) key, rate != NULL ? rate : text, error))
         return NULL;
     }
+  /* Without dimensions the model's name has to say them. */
+  int named = name_of_model (table, run);
+  if (named >= 0 && !psi_settings_has (settings, PSI_KEY_LAYERS) &&
+      !set (settings, id, PSI_KEY_MODEL, run->cells[named], error))
+    return NULL;
   const char *notes = psi_run_cell (table, run, PSI_RUN_NOTES);
   if (psi_settings_has (settings, PSI_KEY_EXPERTS) && !set (settings, id, PSI_KEY_FAMILY, "moe", error))
     return NULL;

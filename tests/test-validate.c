@@ -146,6 +146,12 @@ test_settings (void)
   g_assert_cmpfloat_with_epsilon (psi_settings_real (settings, PSI_KEY_INTERNODE), 50e9, 1);
   g_assert_false (psi_settings_has (settings, PSI_KEY_SCHEDULE));
   g_assert_false (psi_settings_has (settings, PSI_KEY_VPP));
+
+  /* A name stands for the dimensions where there are none. */
+  g_autoptr (PsiRunTable) named = load ("id,model,machine,plan\nR1,gpt2-xl,a100,dp\n", NULL);
+  g_autoptr (PsiSettings) preset = psi_validate_settings (named, named->runs->pdata[0], assumptions, &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (psi_settings_text (preset, PSI_KEY_MODEL), ==, "gpt2-xl");
 }
 
 /* One run that fits, one that cannot, one that is no plan at all. */
