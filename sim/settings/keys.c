@@ -67,7 +67,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
   MODEL (FROZEN), .name = "frozen", REAL (0, 1), .fallback = "0",
     .help = "share of the parameters that is not trained" },
   MODEL (LORA_RANK), .name = "lora_rank", COUNT (0, 1e6), .fallback = "0",
-    .help = "rank of LoRA adapters beside frozen weights; 0 = none" },
+    .help = "rank of LoRA adapters beside frozen weights; only 0, none, in this version" },
   MODEL (PSI_P), .name = "psi_p", BYTES (0),
     .help = "uniform: bytes of one copy of the parameters; K GiB unless written" },
   MODEL (PSI_A), .name = "psi_a", BYTES (0),
@@ -82,7 +82,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "uniform: the part of backward that is the weight gradient; backward / 2 unless written" },
 
   MACHINE (MACHINE), .name = "machine", TEXT,
-    .help = "the GPUs: a preset (list machines), a *.machine file or a profile *.json" },
+    .help = "the GPUs: a preset (list machines), a *.machine file or a profile *.json; ideal for the uniform model, else a100-sxm-80, unless written" },
   MACHINE (GPUS), .name = "gpus", COUNT (1, MANY),
     .help = "number of GPUs; follows from the degrees unless written" },
   MACHINE (GPUS_PER_NODE), .name = "gpus_per_node", COUNT (1, MANY),
