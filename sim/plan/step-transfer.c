@@ -28,6 +28,9 @@ psi_step_transfer_equal (gconstpointer a, gconstpointer b)
   return memcmp (a, b, sizeof (TransferKey)) == 0;
 }
 
+/* Bytes that take less than this part of the latency slow nobody down: they are not put on links. */
+#define FEW_BYTES 1000
+
 /* The same collective at four levels. A step takes a whole number of ps, rounded up once, so that on an idle machine
  * all levels take steps x that number + latency, to the ps:
  *
@@ -46,7 +49,7 @@ set_detail (const PsiStep *step, const PsiCollectiveCost *cost, gint64 bytes, do
 
   transfer->bytes = bytes;
   transfer->cap_bytes_per_s = (double) bytes / psi_time_to_s (wire_ps);
-  if (strcmp (detail, "closed") == 0)
+  if (strcmp (detail, "closed") == 0 || wire_ps < transfer->latency_ps / FEW_BYTES)
     {
       transfer->latency_ps += wire_ps;
       transfer->bytes = 0;
