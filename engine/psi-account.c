@@ -113,7 +113,8 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
       event[i].time_ps = period_ps > 0 ? x - q * period_ps : 0;
       level[event[i].level] -= q * event[i].bytes;
     }
-  qsort (event, events->len, sizeof *event, rises_first ? compare_rises_first : compare_falls_first);
+  if (events->len > 0)
+    qsort (event, events->len, sizeof *event, rises_first ? compare_rises_first : compare_falls_first);
   for (guint c = 0; c < PSI_MAX_CLASSES; c++)
     {
       sum += level[c];

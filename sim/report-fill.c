@@ -325,7 +325,8 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const 
       PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
 
       row->overhead_bytes = overhead_bytes (step);
-      row->reserved_bytes = real ? (row->peak_bytes + cache_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
+      row->reserved_bytes =
+          real ? (row->peak_bytes + cache_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
       row->device_bytes = row->reserved_bytes + row->overhead_bytes;
       plan->steady_bytes = MAX (plan->steady_bytes, row->steady_bytes);
       plan->peak_bytes = MAX (plan->peak_bytes, row->peak_bytes);
