@@ -6,5 +6,6 @@
 #include "keys.h"
 
 /* Try single changes of the plan's keys, then pairs when no single one helps; append those that fit to plan->advice,
- * on fewest GPUs and fastest for a sample first, at most six. A plan that is `tight` gets changes that make it `fits`. */
+ * on fewest GPUs and fastest for a sample first, at most six. A plan that is `tight` gets changes that make it `fits`.
+ */
 void psi_advise (const PsiSettings *settings, PsiPlanReport *plan);

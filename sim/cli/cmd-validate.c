@@ -187,7 +187,7 @@ validate (const PsiArguments *arguments, GError **error)
   if (output != NULL)
     {
       g_autofree char *csv = g_str_has_suffix (output, ".md") ? psi_validation_to_markdown (validation)
-                                                               : psi_validation_to_csv (validation);
+                                                              : psi_validation_to_csv (validation);
       if (!g_file_set_contents (output, csv, -1, error))
         return NULL;
     }

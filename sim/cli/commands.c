@@ -66,34 +66,37 @@ const PsiCommand psi_commands[] = {
   { .name = "explain",
     .arguments = "[NAME] [--answer] [--plot DIR]",
     .help = "a lesson on one strategy; without NAME the table of contents",
-    .details = "A lesson simulates a small case of the strategy and prints what runs where in each slot, the activations "
-               "held and the bytes sent in each slot, closed forms beside the simulated numbers, and a question.",
+    .details =
+        "A lesson simulates a small case of the strategy and prints what runs where in each slot, the activations "
+        "held and the bytes sent in each slot, closed forms beside the simulated numbers, and a question.",
     .max_words = 1,
     .options = BIT (PSI_OPTION_ANSWER) | BIT (PSI_OPTION_PLOT),
     .handler = psi_cmd_explain },
   { .name = "schedule show",
     .arguments = "[FILE] [--KEY VALUE ...]",
     .help = "print the order of work of a plan as text",
-    .details = "Prints the schedule of the plan in FILE or of the flags. Without a model, uniform stages are used. 'psisim "
-               "help schedule check' says how to read it.",
+    .details =
+        "Prints the schedule of the plan in FILE or of the flags. Without a model, uniform stages are used. 'psisim "
+        "help schedule check' says how to read it.",
     .max_words = 1,
     .keys = TRUE,
     .handler = psi_cmd_schedule },
   { .name = "schedule check",
     .arguments = "FILE [--KEY VALUE ...]",
     .help = "verify a schedule file: deadlock, order, memory, bubble",
-    .details = "Reads a schedule that somebody wrote, or that 'schedule show' printed, and follows it with equal times of "
-               "all parts and free transfers. Prints the period of a step, the bubble, the most micro-batches in flight on "
-               "each rank, and the transfers. A schedule that is not sound is refused with the cycle of a deadlock, or the "
-               "op that is missing, doubled or misplaced, and exit status 1.\n\n"
-               "The file begins with the line psisim-schedule 1. Then: ranks, chunks (model parts on each rank), "
-               "micro_batches, and for each rank a line with its ops in order, as in 'rank 0: F0 F1 B0 B1'. F3 is the "
-               "forward of micro-batch 3, B3 its backward, I3 and W3 the halves of that for inputs and for weights; F3.1 "
-               "the same on chunk 1; F4+B1 two ops at once. 'part 1: 3 2' says which model part chunk 1 is on each rank, "
-               "if not chunk x ranks + rank.\n\n"
-               "Orders without a flush also have: a line 'repeat', the lists before it run once, those behind it again and "
-               "again, 'steps S' steps at a time; U1, update chunk 1; @-1 behind an op, it uses the parameters of the step "
-               "before; >2:B0 before an op, it waits for B0 of rank 2.",
+    .details =
+        "Reads a schedule that somebody wrote, or that 'schedule show' printed, and follows it with equal times of "
+        "all parts and free transfers. Prints the period of a step, the bubble, the most micro-batches in flight on "
+        "each rank, and the transfers. A schedule that is not sound is refused with the cycle of a deadlock, or the "
+        "op that is missing, doubled or misplaced, and exit status 1.\n\n"
+        "The file begins with the line psisim-schedule 1. Then: ranks, chunks (model parts on each rank), "
+        "micro_batches, and for each rank a line with its ops in order, as in 'rank 0: F0 F1 B0 B1'. F3 is the "
+        "forward of micro-batch 3, B3 its backward, I3 and W3 the halves of that for inputs and for weights; F3.1 "
+        "the same on chunk 1; F4+B1 two ops at once. 'part 1: 3 2' says which model part chunk 1 is on each rank, "
+        "if not chunk x ranks + rank.\n\n"
+        "Orders without a flush also have: a line 'repeat', the lists before it run once, those behind it again and "
+        "again, 'steps S' steps at a time; U1, update chunk 1; @-1 behind an op, it uses the parameters of the step "
+        "before; >2:B0 before an op, it waits for B0 of rank 2.",
     .min_words = 1,
     .max_words = 1,
     .keys = TRUE,
@@ -118,20 +121,20 @@ const PsiCommand psi_commands[] = {
   { .name = "calibrate",
     .arguments = "-o FILE | --verify [-o FILE]",
     .help = "measure this machine and write a profile",
-    .details = "Runs products, copies and collectives on the GPUs (or CPU cores) of this machine, fits curves to them "
-               "and compares them with the datasheet. FILE is then a machine: --machine FILE. The samples are kept "
-               "beside it, for 'psisim fit'. Ctrl-C ends the measurement early; what was measured is used.\n\n"
-               "Several nodes: run bench-cuda, which lies in libexec/psisim or build/kernels, under mpirun or srun with "
-               "one process for each node (or for each GPU: --one-gpu-each), the same --id-file on a file system all of "
-               "them see, and -o samples.jsonl; then 'psisim fit samples.jsonl -o FILE'.\n\n"
-               "--verify measures the CPU cores, predicts dp, gpipe, 1f1b and cdp-single on two processes from that "
-               "profile, trains them for real with train-host, and compares: CPU time of a step within 20 %, tensor "
-               "memory within 3 %, parameters equal to those of one process bit for bit; the step time too (25 %) if "
-               "nothing else ran. It measures anew up to three times on a busy machine. Exit status 1 if a bound is "
-               "not kept.",
+    .details =
+        "Runs products, copies and collectives on the GPUs (or CPU cores) of this machine, fits curves to them "
+        "and compares them with the datasheet. FILE is then a machine: --machine FILE. The samples are kept "
+        "beside it, for 'psisim fit'. Ctrl-C ends the measurement early; what was measured is used.\n\n"
+        "Several nodes: run bench-cuda, which lies in libexec/psisim or build/kernels, under mpirun or srun with "
+        "one process for each node (or for each GPU: --one-gpu-each), the same --id-file on a file system all of "
+        "them see, and -o samples.jsonl; then 'psisim fit samples.jsonl -o FILE'.\n\n"
+        "--verify measures the CPU cores, predicts dp, gpipe, 1f1b and cdp-single on two processes from that "
+        "profile, trains them for real with train-host, and compares: CPU time of a step within 20 %, tensor "
+        "memory within 3 %, parameters equal to those of one process bit for bit; the step time too (25 %) if "
+        "nothing else ran. It measures anew up to three times on a busy machine. Exit status 1 if a bound is "
+        "not kept.",
     .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_BACKEND) | BIT (PSI_OPTION_BUDGET) | BIT (PSI_OPTION_VERIFY) |
-               BIT (PSI_OPTION_PLOT) |
-               BIT (PSI_OPTION_JSON),
+               BIT (PSI_OPTION_PLOT) | BIT (PSI_OPTION_JSON),
     .handler = psi_cmd_calibrate },
   { .name = "fit",
     .arguments = "SAMPLES ... -o FILE",
@@ -146,10 +149,11 @@ const PsiCommand psi_commands[] = {
   { .name = "train",
     .arguments = "[FILE] [--KEY VALUE ...]",
     .help = "run a plan for real on this machine, with a small model",
-    .details = "Runs the schedule of the plan (the one 'schedule show' prints) on real tensors: one process for each "
-               "rank, on the GPUs of this machine or on its cores. The model is a stack of equal blocks: 'layers' "
-               "(default: one for each part) of width 'hidden' (default 256), with 'micro_batch' samples (default 32). Prints "
-               "measured time, memory and loss. FILE is a scenario or a schedule file.",
+    .details =
+        "Runs the schedule of the plan (the one 'schedule show' prints) on real tensors: one process for each "
+        "rank, on the GPUs of this machine or on its cores. The model is a stack of equal blocks: 'layers' "
+        "(default: one for each part) of width 'hidden' (default 256), with 'micro_batch' samples (default 32). Prints "
+        "measured time, memory and loss. FILE is a scenario or a schedule file.",
     .max_words = 1,
     .keys = TRUE,
     .options = BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_BACKEND) | BIT (PSI_OPTION_STEPS) | BIT (PSI_OPTION_DATA) |
@@ -158,9 +162,10 @@ const PsiCommand psi_commands[] = {
   { .name = "converge",
     .arguments = "[--workers N] [--stages K] [--steps N]",
     .help = "train a small model under several update rules and compare the losses",
-    .details = "The rules are data parallelism, cyclic data parallelism v1 and v2, and random delays of 0 or 1 step. Each "
-               "is trained by its equation with five seeds, on the cores of this machine. Of the keys, workers, stages, "
-               "layers, hidden, micro_batch and seed (the first) count.",
+    .details =
+        "The rules are data parallelism, cyclic data parallelism v1 and v2, and random delays of 0 or 1 step. Each "
+        "is trained by its equation with five seeds, on the cores of this machine. Of the keys, workers, stages, "
+        "layers, hidden, micro_batch and seed (the first) count.",
     .keys = TRUE,
     .options = BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_PLOT) | BIT (PSI_OPTION_STEPS) | BIT (PSI_OPTION_DATA) |
                BIT (PSI_OPTION_RATE),
@@ -168,8 +173,9 @@ const PsiCommand psi_commands[] = {
   { .name = "collective",
     .arguments = "OP [--machine M] [--gpus N]",
     .help = "time and bandwidth of one collective from 8 B to 1 GiB",
-    .details = "The columns are those of nccl-tests, so that a log of it can be held beside them. Of the keys, machine, "
-               "gpus, gpus_per_node and internode count; without gpus one node is taken.",
+    .details =
+        "The columns are those of nccl-tests, so that a log of it can be held beside them. Of the keys, machine, "
+        "gpus, gpus_per_node and internode count; without gpus one node is taken.",
     .min_words = 1,
     .max_words = 1,
     .keys = TRUE,
@@ -178,13 +184,14 @@ const PsiCommand psi_commands[] = {
   { .name = "validate",
     .arguments = "RUNS.csv [-o OUT.csv]",
     .help = "predict each measured run of a file and print the errors by source",
-    .details = "RUNS.csv has a header and one training run in each row. Every key can be a column ('psisim list keys'): "
-               "model dimensions or a preset, machine, degrees, batch. An empty cell takes the framework's default, which "
-               "-v names. Other columns: id, which must be there; what was measured, step_time_s, peak_bytes with its "
-               "memory_kind (allocated reserved device) and outcome (ok oom); source, where the run is from; group, of "
-               "alternatives whose order is scored; tight.\n\n"
-               "A row that cannot be predicted is named on stderr. --source A,B takes the rows of these sources only, "
-               "--strict those that are complete (tight is yes).",
+    .details =
+        "RUNS.csv has a header and one training run in each row. Every key can be a column ('psisim list keys'): "
+        "model dimensions or a preset, machine, degrees, batch. An empty cell takes the framework's default, which "
+        "-v names. Other columns: id, which must be there; what was measured, step_time_s, peak_bytes with its "
+        "memory_kind (allocated reserved device) and outcome (ok oom); source, where the run is from; group, of "
+        "alternatives whose order is scored; tight.\n\n"
+        "A row that cannot be predicted is named on stderr. --source A,B takes the rows of these sources only, "
+        "--strict those that are complete (tight is yes).",
     .min_words = 1,
     .max_words = 1,
     .options = BIT (PSI_OPTION_OUTPUT) | BIT (PSI_OPTION_SOURCE) | BIT (PSI_OPTION_STRICT) | BIT (PSI_OPTION_PLOT) |

@@ -85,14 +85,14 @@ extern const PsiCommand psi_commands[]; /* ends with name NULL, in the order of 
 /* The handlers, one file cmd-<name>.c each. */
 int psi_cmd_run (const PsiArguments *arguments);
 int psi_cmd_compare (const PsiArguments *arguments);
-int psi_cmd_explain (const PsiArguments *arguments);  /* words: [NAME] */
-int psi_cmd_schedule (const PsiArguments *arguments); /* schedule show; words: [FILE] */
+int psi_cmd_explain (const PsiArguments *arguments);        /* words: [NAME] */
+int psi_cmd_schedule (const PsiArguments *arguments);       /* schedule show; words: [FILE] */
 int psi_cmd_schedule_check (const PsiArguments *arguments); /* words: FILE */
 int psi_cmd_list (const PsiArguments *arguments);
-int psi_cmd_fit (const PsiArguments *arguments);        /* words: SAMPLES ... */
+int psi_cmd_fit (const PsiArguments *arguments); /* words: SAMPLES ... */
 int psi_cmd_calibrate (const PsiArguments *arguments);
 int psi_cmd_collective (const PsiArguments *arguments); /* words: OP */
-int psi_cmd_train (const PsiArguments *arguments);    /* words: [FILE] */
+int psi_cmd_train (const PsiArguments *arguments);      /* words: [FILE] */
 int psi_cmd_converge (const PsiArguments *arguments);
 int psi_cmd_validate (const PsiArguments *arguments); /* words: RUNS.csv */
 int psi_cmd_help (const PsiArguments *arguments);

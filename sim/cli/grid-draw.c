@@ -210,14 +210,14 @@ add_activation_lines (const PsiGrid *grid, GPtrArray *lines)
   for (guint row = 0; row < grid->gpu_rows->len; row++)
     {
       guint most;
-      g_autofree guint * alive G_GNUC_UNUSED = count_activations (grid, row, &most);
+      g_autofree guint *alive G_GNUC_UNUSED = count_activations (grid, row, &most);
       if (most > fullest_most)
         {
           fullest = row;
           fullest_most = most;
         }
     }
-  g_autofree guint * alive G_GNUC_UNUSED = count_activations (grid, fullest, &fullest_most);
+  g_autofree guint *alive G_GNUC_UNUSED = count_activations (grid, fullest, &fullest_most);
   const PsiGpuRow *gpus = &g_array_index (grid->gpu_rows, PsiGpuRow, fullest);
   g_autofree char *label = g_strdup_printf ("GPU %u", gpus->first);
   add_activation_line (grid, lines, label, alive);

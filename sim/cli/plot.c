@@ -381,7 +381,8 @@ psi_plot_profile (const PsiProfile *profile, const char *directory, GError **err
         continue; /* curves of one name are neighbours and share a figure */
       previous = curve->name;
       char *data = psi_plot_data_curves (profile, curve->name, &n_series);
-      char *stem = g_strcanon (g_strconcat ("fit-", curve->name, NULL), G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_-", '-');
+      char *stem =
+          g_strcanon (g_strconcat ("fit-", curve->name, NULL), G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_-", '-');
       add_figure (figures, "fit.gp", stem, data,
                   g_strdup_printf ("%s: measured and fitted, %s", curve->name, profile->name), number_text (n_series),
                   NULL);

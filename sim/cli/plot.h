@@ -7,17 +7,16 @@
 
 /* Draw every figure that the report has data for into `directory`, which is made if need be: for each figure NAME.tsv
  * (tab-separated, seconds and bytes), NAME.svg and NAME.png. All plans together: step-time, activations, and
- * memory-plans of two or more; for each plan PLAN-memory, PLAN-memory-classes, PLAN-timeline, PLAN-traffic. A picture is
- * complete or not there.
- * Returns the number of figures drawn, or 0 with an error. */
+ * memory-plans of two or more; for each plan PLAN-memory, PLAN-memory-classes, PLAN-timeline, PLAN-traffic. A picture
+ * is complete or not there. Returns the number of figures drawn, or 0 with an error. */
 guint psi_plot_report (const PsiReport *report, const char *directory, GError **error);
 
 /* Draw the curves of a profile, one figure fit-CURVE for each name: points, fitted segments. Returns as above. */
 guint psi_plot_profile (const PsiProfile *profile, const char *directory, GError **error);
 
 /* Draw one figure NAME with a script of plots/: `data` is its TSV, `argument` what follows the title. */
-gboolean psi_plot_figure (const char *script, const char *name, const char *data, const char *title, const char *argument,
-                          const char *directory, GError **error);
+gboolean psi_plot_figure (const char *script, const char *name, const char *data, const char *title,
+                          const char *argument, const char *directory, GError **error);
 
 #define PSI_PLOT_ERROR (psi_plot_error_quark ())
 typedef enum

@@ -53,9 +53,9 @@ cut_by_cost (const double *cost, guint n_layers, guint n_parts, guint *first)
   first[n_parts] = n_layers;
 }
 
-/* nanotron (parallel/pipeline_parallel, get_block_compute_costs): walking the layers, a part ends with the layer at which
- * the sum of costs exceeds its share of the total. Cost: elements of the matrices; the embedding costs nothing. Every part
- * gets at least one layer here. */
+/* nanotron (parallel/pipeline_parallel, get_block_compute_costs): walking the layers, a part ends with the layer at
+ * which the sum of costs exceeds its share of the total. Cost: elements of the matrices; the embedding costs nothing.
+ * Every part gets at least one layer here. */
 static void
 cut_past_share (const PsiModel *model, guint n_parts, guint *first)
 {

@@ -481,7 +481,8 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
         pending_ps += psi_step_offload_layer_ps (step, kind, kept, cost->pass_ps[PSI_PASS_BACKWARD_INPUT]);
       flush_work (rank, input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, pending_ps, &ops);
       if (input_half && plan->offload == PSI_OFFLOAD_ACTIVATIONS)
-        psi_program_delta (rank->program, begin != PSI_OP_NONE ? begin : ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, kept);
+        psi_program_delta (rank->program, begin != PSI_OP_NONE ? begin : ops.first, FALSE, PSI_MEMORY_ACTIVATIONS,
+                           kept);
       end_use (step, rank, layer, gathered, &ops);
       gint64 freed = input_half && weight_half ? held
                      : weight_half             ? MIN (kind->weight_saved_bytes, held)

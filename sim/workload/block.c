@@ -380,10 +380,15 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
 
   /* framework-memory.c has the bytes of a logit; compiled PyTorch keeps the logits and writes their gradient, 4. */
   const PsiFrameworkMemory *memory = memory_of (lowering);
-  gboolean fused = lowering->fused_loss && memory->fused_loss_bytes > 0, compiled = lowering->compile && !lowering->megatron;
+  gboolean fused = lowering->fused_loss && memory->fused_loss_bytes > 0,
+           compiled = lowering->compile && !lowering->megatron;
   guint wide = width == 4 ? 2 : 0; /* fp32 logits are 2 bytes wider and need no fp32 copy of their own */
-  kept_bytes = chunk * (fused ? memory->fused_loss_bytes : compiled ? memory->compiled_loss_bytes[0] : memory->loss_kept_bytes + wide);
-  loss_bytes = chunk * (fused ? memory->fused_loss_bytes : compiled ? memory->compiled_loss_bytes[1] : memory->loss_peak_bytes);
+  kept_bytes = chunk * (fused      ? memory->fused_loss_bytes
+                        : compiled ? memory->compiled_loss_bytes[0]
+                                   : memory->loss_kept_bytes + wide);
+  loss_bytes = chunk * (fused      ? memory->fused_loss_bytes
+                        : compiled ? memory->compiled_loss_bytes[1]
+                                   : memory->loss_peak_bytes);
   gradient_bytes = chunk * width + matrix * width;
   psi_lower_save (&lower, kept_bytes);
 

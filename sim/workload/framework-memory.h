@@ -17,11 +17,11 @@ typedef struct
   guint fused_loss_bytes;        /* the same with the fused loss (0: no such thing) */
   guint loss_chunks;             /* default of the key */
   gboolean transformer_engine;   /* its products have a workspace of their own */
-  guint attention_copies; /* the fused attention's output is kept twice when micro_batch > 1 and cp is 1, because its
-                           * layout is not the framework's: 0 no, 1 with FlashAttention-2 before Hopper, 2 always */
-  gboolean keeps_outputs;        /* the output of a pipeline stage stays until its backward */
-  gboolean gathered_logits;      /* the loss is taken over the logits of the whole vocabulary on every tp rank */
-  gboolean whole_inputs;  /* gathered inputs of products are kept, not gathered again (sequence parallelism) */
+  guint attention_copies;   /* the fused attention's output is kept twice when micro_batch > 1 and cp is 1, because its
+                             * layout is not the framework's: 0 no, 1 with FlashAttention-2 before Hopper, 2 always */
+  gboolean keeps_outputs;   /* the output of a pipeline stage stays until its backward */
+  gboolean gathered_logits; /* the loss is taken over the logits of the whole vocabulary on every tp rank */
+  gboolean whole_inputs;    /* gathered inputs of products are kept, not gathered again (sequence parallelism) */
 } PsiFrameworkMemory;
 
 /* Never NULL: frameworks without a row have that of their base, NULL counts as `pytorch`. */

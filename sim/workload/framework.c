@@ -17,7 +17,8 @@
  *   megatron-eager-rms  the same with flash-attn's fused RMS norm
  *
  * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, whose optimizer
- * for bf16 adds into fp32 in hooks, with nanotron's and PyTorch's operators every weight gradient is written, read and added again.
+ * for bf16 adds into fp32 in hooks, with nanotron's and PyTorch's operators every weight gradient is written, read and
+ * added again.
  *
  * Host time under DeepSpeed: models of hidden 1024 take 3.05 to 3.1 ms for each further layer and micro-batch where
  * the GPU works 0.8 to 1.4 ms (ground truth of vTrain, 24 minus 12 layers, one GPU): 84 kernels with recompute of 36 to

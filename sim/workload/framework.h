@@ -30,7 +30,8 @@ typedef struct
   gboolean overlap_grads;                  /* default of the key */
   guint tensors;       /* ZeRO-1 shares parameters tensor by tensor, so many in a layer; 0: bucket by bucket */
   gboolean fused_sums; /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
-  gboolean cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
+  gboolean
+      cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
 } PsiFramework;
 
 extern const PsiFramework psi_frameworks[]; /* ends with name NULL */

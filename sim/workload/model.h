@@ -57,9 +57,9 @@ typedef struct
   double trainable_fraction; /* 1 unless frozen */
   double model_flops; /* forward FLOPs of the whole layer and micro-batch, all tp and cp GPUs together (for MFU) */
 
-  GArray *kernels;                    /* of PsiKernel */
-  GArray *segments[PSI_N_PASSES];     /* of PsiSegment, in execution order of that pass */
-  gint64 saved_bytes;                 /* kept from the forward until the backward, the layer's input included once */
+  GArray *kernels;                /* of PsiKernel */
+  GArray *segments[PSI_N_PASSES]; /* of PsiSegment, in execution order of that pass */
+  gint64 saved_bytes;             /* kept from the forward until the backward, the layer's input included once */
   gint64 saved_tensors[PSI_SAVED_TENSORS]; /* saved_bytes tensor by tensor, those that do not fit in the last one */
   guint n_saved_tensors;
   gint64 weight_saved_bytes;          /* the part of saved_bytes that the weight-gradient half still needs */
