@@ -163,9 +163,11 @@ build_pairs (PsiLinks *links, Pairs *pairs, const guint32 *ids, guint n_ids, gui
 static inline void
 apply_pairs (PsiLinks *links, const Pairs *pairs, double level)
 {
-  for (const Pair *pair = pairs->items, *end = pair + pairs->n; pair < end; pair++)
+  for (guint32 i = 0; i < pairs->n; i++)
     {
+      const Pair *pair = &pairs->items[i];
       Link *link = &links->links[pair->link];
+
       link->fixed += pair->weight * level;
       link->open_weight -= pair->weight;
       link->open_hash -= pair->hash;
