@@ -315,7 +315,11 @@ psi_validation_to_markdown (const PsiValidation *validation)
       if (score->n_groups == 0)
         g_string_append (out, " - | - | - |\n");
       else
-        g_string_append_printf (out, " %u | %.2f | %.1f |\n", score->n_groups, score->tau, 100 * score->regret);
+        {
+          g_autofree char *tau = isnan (score->tau) ? g_strdup ("-") : g_strdup_printf ("%.2f", score->tau);
+
+          g_string_append_printf (out, " %u | %s | %.1f |\n", score->n_groups, tau, 100 * score->regret);
+        }
     }
   return g_string_free (out, FALSE);
 }
