@@ -90,7 +90,7 @@ test_numbers (void)
   check_value (PSI_KEY_INTERNODE, "50GB/s", 5e10);
   check_value (PSI_KEY_INTERNODE, "100 Mb/s", 12.5e6);
   check_value (PSI_KEY_INTERNODE, "1 GiB/s", 1073741824.0);
-  check_value (PSI_KEY_INTERNODE, "12500", 12500);
+  check_value (PSI_KEY_INTERNODE, "12500000", 12.5e6);
   check_value (PSI_KEY_FROZEN, ".5", 0.5);
   check_value (PSI_KEY_ZERO, "0", 0);
 }
@@ -140,6 +140,7 @@ test_refused_numbers (void)
   check_refused (PSI_KEY_FORWARD, "1 ms", "0", NULL);
   check_refused (PSI_KEY_FORWARD, "1 ms", "3 GiB", NULL);
   check_refused (PSI_KEY_INTERNODE, "1 GB/s", "0", NULL);
+  check_refused (PSI_KEY_INTERNODE, "1 GB/s", "25", NULL); /* a rate whose unit was forgotten */
   check_refused (PSI_KEY_FROZEN, "0.5", "1.01", "'1.01' is out of range (0 to 1)");
 }
 

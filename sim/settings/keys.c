@@ -26,7 +26,7 @@ const char *const psi_key_group_names[PSI_N_KEY_GROUPS] = { "model", "machine", 
 #define BYTES(low)  .kind = PSI_KEY_KIND_BYTES, .minimum = (low), .maximum = MOST_BYTES
 #define TIME(low)   .kind = PSI_KEY_KIND_TIME, .minimum = (low), .maximum = LONG_S
 #define REAL(low, high) .kind = PSI_KEY_KIND_REAL, .minimum = (low), .maximum = (high)
-#define RATE        .kind = PSI_KEY_KIND_RATE, .minimum = 1, .maximum = MOST_BYTES_PER_S
+#define RATE        .kind = PSI_KEY_KIND_RATE, .minimum = 1e6, .maximum = MOST_BYTES_PER_S
 #define YES_NO      .kind = PSI_KEY_KIND_BOOL
 #define ONE_OF(words) .kind = PSI_KEY_KIND_CHOICE, .choices = words
 #define TEXT        .kind = PSI_KEY_KIND_TEXT
