@@ -504,7 +504,7 @@ describe_layout (const PsiStep *step)
     g_string_append_printf (text, ", K %u", plan->stages);
   if (plan->zero > 0)
     g_string_append_printf (text, ", zero %u", plan->zero);
-  g_string_append_printf (text, ", schedule %s", plan->schedule->name);
+  g_string_append_printf (text, ", schedule %s%s", plan->schedule->name, plan->random_delay ? ", delay random" : "");
   g_string_append_printf (text, ", %" G_GINT64_FORMAT " micro-batch%s of %" G_GINT64_FORMAT, plan->micro_batches,
                           plan->micro_batches == 1 ? "" : "es", plan->micro_batch);
   return g_string_free (text, FALSE);

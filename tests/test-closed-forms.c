@@ -315,6 +315,44 @@ test_mean_total (void)
         }
 }
 
+/* Workers that begin at random: nobody waits, delays stay at most 1, and activations have the same mean but swing. */
+static void
+test_random_delay (void)
+{
+  for (guint v = 1; v <= 2; v++)
+    for (guint n = 1; n <= 7; n += 2)
+      for (guint k = 1; k <= 7; k += 3)
+        {
+          guint64 digests[2] = { 0 };
+          double flat = (double) n * (k + 1) / (2.0 * k) * k * UNIT_BYTES;
+
+          for (guint seed = 0; seed < 4; seed++) /* each twice */
+            {
+              g_autoptr (PsiReport) report =
+                  run_flags (FALSE,
+                             "model=uniform plan=cdp-v%u workers=%u stages=%u micro_batches=2 psi_a=%lld forward=84ms "
+                             "backward=126ms delay=random seed=%u",
+                             v, n, k, (long long) k * UNIT_BYTES, seed / 2);
+              const PsiPlanReport *plan = plan_of (report);
+
+              g_assert_cmpint (plan->step_time_ps, ==, 210 * MS_PS * k * 2);
+              assert_near (plan->bubble_fraction, 0);
+              assert_near (plan->activation_total_mean_bytes, flat);
+              g_assert_cmpfloat (plan->delay_max, <=, n > 1 ? 1 : 0);
+              g_assert_cmpfloat (plan->delay_mean, <=, plan->delay_max);
+              if (v == 1)
+                g_assert_cmpfloat (plan->delay_mean, ==, n > 1 ? 1 : 0);
+              if (n == k && n > 1)
+                g_assert_cmpfloat ((double) plan->activation_total_peak_bytes, >, 1.01 * flat);
+              if (seed % 2 > 0)
+                g_assert_cmpuint (plan->digest, ==, digests[seed / 2]);
+              digests[seed / 2] = plan->digest;
+            }
+          if (n > 1)
+            g_assert_cmpuint (digests[0], !=, digests[1]);
+        }
+}
+
 /* One GPU for each stage: spacing is the longer of T / N and a stage's forward and backward. */
 static void
 test_stage_spacing (void)
@@ -430,6 +468,7 @@ main (int argc, char **argv)
   g_test_add_func ("/model/cyclic/travelling-copies", test_travelling_copies);
   g_test_add_func ("/model/cyclic/other-stages", test_other_stages);
   g_test_add_func ("/model/cyclic/mean-total", test_mean_total);
+  g_test_add_func ("/model/cyclic/random-delay", test_random_delay);
   g_test_add_func ("/model/cyclic/stage-spacing", test_stage_spacing);
   g_test_add_func ("/model/cyclic/slot-grid", test_slot_grid);
   g_test_add_func ("/model/data-parallel/uneven-batches", test_uneven_batches);

@@ -281,16 +281,19 @@ test_cyclic (void)
   for (guint workers = 2; workers <= 5; workers++)
     for (guint stages = 2; stages <= 5; stages++)
       for (gint64 m = 1; m <= 2; m++)
-        for (guint way = 0; way < 8; way++)
+        for (guint way = 0; way < 10; way++)
           {
             static const PsiPlacement placements[] = { PSI_PLACEMENT_SEPARATE, PSI_PLACEMENT_SHARED,
-                                                       PSI_PLACEMENT_STAGE, PSI_PLACEMENT_SHARED };
+                                                       PSI_PLACEMENT_STAGE, PSI_PLACEMENT_SHARED,
+                                                       PSI_PLACEMENT_SEPARATE };
             PsiScheduleShape shape = { .micro_batches = m,
                                        .workers = workers,
                                        .stages = stages,
                                        .placement = placements[way / 2],
-                                       .by_stage = way / 2 >= 2,
+                                       .by_stage = way / 2 == 2 || way / 2 == 3,
                                        .delayed = way % 2 == 1,
+                                       .random = way / 2 == 4,
+                                       .seed = workers,
                                        .forward_ps = forward,
                                        .backward_ps = backward };
             g_autoptr (PsiSchedule) schedule = psi_schedule_cyclic.build (&shape, NULL);

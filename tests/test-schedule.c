@@ -152,6 +152,61 @@ build_cyclic (guint n, guint k, gint64 m, PsiPlacement placement, gboolean by_st
   return build ("cyclic", &shape);
 }
 
+/* Workers begin in order, anywhere within the step, by the seed alone; a worker is fresh iff causality allows it. */
+static void
+test_random (void)
+{
+  static const gint64 times[] = { 3000, 1000, 2000, 5000, 4000 };
+  double sum = 0;
+
+  for (guint n = 1; n <= 12; n++)
+    for (guint seed = 0; seed < 40; seed++)
+      {
+        PsiScheduleShape shape = { .micro_batches = 2,
+                                   .workers = n,
+                                   .stages = G_N_ELEMENTS (times),
+                                   .placement = PSI_PLACEMENT_SEPARATE,
+                                   .forward_ps = times,
+                                   .backward_ps = times,
+                                   .random = TRUE,
+                                   .seed = seed };
+        g_autoptr (PsiSchedule) s = build ("cyclic", &shape);
+        g_autoptr (PsiSchedule) again = build ("cyclic", &shape);
+        shape.seed += G_GUINT64_CONSTANT (1) << 32;
+        g_autoptr (PsiSchedule) other = build ("cyclic", &shape);
+        shape.delayed = TRUE;
+        g_autoptr (PsiSchedule) delayed = build ("cyclic", &shape);
+
+        g_assert_cmpint (s->period_ps, ==, 2 * 2 * 15000);
+        g_assert_cmpmem (s->start_ps, n * sizeof *s->start_ps, again->start_ps, n * sizeof *s->start_ps);
+        g_assert_cmpint (s->start_ps[0], ==, 0);
+        if (n > 1)
+          g_assert_cmpint (s->start_ps[n - 1], !=, other->start_ps[n - 1]);
+        for (guint i = 0; i < n; i++)
+          {
+            if (i > 0)
+              g_assert_cmpint (s->start_ps[i], >=, s->start_ps[i - 1]);
+            g_assert_cmpint (s->start_ps[i], <, s->period_ps);
+            sum += n == 12 && i > 0 ? (double) s->start_ps[i] / (double) s->period_ps : 0;
+            for (guint j = 0; j < s->n_parts; j++)
+              {
+                gint64 before_ps = 0, old_ps = 0; /* forwards before part j; its update, one period ago */
+
+                for (guint p = 0; p < s->n_parts; p++)
+                  {
+                    before_ps += p < j ? times[p] : 0;
+                    old_ps -= p < j ? times[p] : 0;
+                  }
+                old_ps += s->start_ps[n - 1];
+                g_assert_cmpint (s->first_use_ps[i * s->n_parts + j], ==, s->start_ps[i] + before_ps);
+                g_assert_cmpuint (s->stale[i * s->n_parts + j], ==, n > 1 && s->start_ps[i] + before_ps < old_ps);
+                g_assert_cmpuint (delayed->stale[i * s->n_parts + j], ==, n > 1);
+              }
+          }
+      }
+  g_assert_cmpfloat_with_epsilon (sum / (11 * 40), 0.5, 0.05);
+}
+
 /* N = K: stage j of worker i is fresh iff i + j >= N + 1, both from 1; under v1 nothing is. */
 static void
 test_stale (void)
@@ -161,7 +216,8 @@ test_stale (void)
       {
         g_autoptr (PsiSchedule) schedule = build_cyclic (n, n, 1, PSI_PLACEMENT_SEPARATE, FALSE, delayed, 1000, 3000);
 
-        g_assert_cmpint (schedule->spacing_ps, ==, 4000);
+        for (guint i = 0; i < n; i++)
+          g_assert_cmpint (schedule->start_ps[i], ==, i * 4000);
         g_assert_cmpint (schedule->period_ps, ==, 4000 * n);
         for (guint i = 1; i <= n; i++)
           for (guint j = 1; j <= n; j++)
@@ -224,12 +280,12 @@ test_unequal_stages (void)
                              .backward_ps = backward };
   g_autoptr (PsiSchedule) schedule = build ("cyclic", &shape);
 
-  g_assert_cmpint (schedule->spacing_ps, ==, 12000);
+  g_assert_cmpint (schedule->start_ps[1], ==, 12000);
   g_assert_cmpint (schedule->period_ps, ==, 36000);
   shape.placement = PSI_PLACEMENT_SEPARATE;
   shape.by_stage = FALSE;
   g_autoptr (PsiSchedule) separate = build ("cyclic", &shape);
-  g_assert_cmpint (separate->spacing_ps, ==, 6000);
+  g_assert_cmpint (separate->start_ps[1], ==, 6000);
 }
 
 int
@@ -240,6 +296,7 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/schedule/complete", test_complete);
   g_test_add_func ("/plan/schedule/table", test_table);
   g_test_add_func ("/plan/schedule/cyclic/stale", test_stale);
+  g_test_add_func ("/plan/schedule/cyclic/random", test_random);
   g_test_add_func ("/plan/schedule/cyclic/one-gpu", test_one_gpu);
   g_test_add_func ("/plan/schedule/cyclic/pools", test_pools);
   g_test_add_func ("/plan/schedule/cyclic/unequal-stages", test_unequal_stages);

@@ -179,7 +179,6 @@ test_later (void)
     const char *good, *text;
   } rows[] = {
     { PSI_KEY_UPDATE, "cyclic-v1", "asynchronous" },
-    { PSI_KEY_DELAY, "uniform", "random" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)

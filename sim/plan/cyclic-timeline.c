@@ -1,6 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 #include "cyclic-timeline.h"
 
+#include <stdlib.h>
+
+static int
+compare_starts (gconstpointer a, gconstpointer b)
+{
+  const gint64 *x = a, *y = b;
+
+  return (*x > *y) - (*x < *y);
+}
+
+/* Worker 0 begins at 0, the others anywhere within the period, at whole ps. */
+static void
+draw_starts (PsiCyclicTimeline *timeline, guint n, guint64 seed)
+{
+  guint32 words[] = { (guint32) seed, (guint32) (seed >> 32) };
+  GRand *numbers = g_rand_new_with_seed_array (words, G_N_ELEMENTS (words));
+
+  for (guint i = 1; i < n; i++)
+    timeline->start[i] = (gint64) (g_rand_double (numbers) * (double) (timeline->period / n)) * n;
+  g_rand_free (numbers);
+  qsort (timeline->start, n, sizeof *timeline->start, compare_starts);
+}
+
 gboolean
 psi_cyclic_timeline_init (PsiCyclicTimeline *timeline, const PsiScheduleShape *shape, GError **error)
 {
@@ -9,7 +32,8 @@ psi_cyclic_timeline_init (PsiCyclicTimeline *timeline, const PsiScheduleShape *s
 
   *timeline = (PsiCyclicTimeline){ .ops = g_array_new (FALSE, FALSE, sizeof (PsiVirtualOp)),
                                    .first = g_new0 (gint64, k),
-                                   .end = g_new0 (gint64, k) };
+                                   .end = g_new0 (gint64, k),
+                                   .start = g_new0 (gint64, n) };
   timeline->slots = shape->placement == PSI_PLACEMENT_SHARED && !shape->by_stage && n == k;
   for (gint64 b = 0; b < m; b++)
     for (guint pass = 0; pass < 2 * k; pass++)
@@ -36,6 +60,11 @@ psi_cyclic_timeline_init (PsiCyclicTimeline *timeline, const PsiScheduleShape *s
   if (shape->placement == PSI_PLACEMENT_STAGE)
     timeline->spacing = MAX (timeline->spacing, longest);
   timeline->period = timeline->spacing * n;
+  if (shape->random)
+    draw_starts (timeline, n, shape->seed);
+  else
+    for (guint i = 0; i < n; i++)
+      timeline->start[i] = i * timeline->spacing;
   return TRUE;
 }
 
@@ -45,6 +74,7 @@ psi_cyclic_timeline_clear (PsiCyclicTimeline *timeline)
   g_clear_pointer (&timeline->ops, g_array_unref);
   g_clear_pointer (&timeline->first, g_free);
   g_clear_pointer (&timeline->end, g_free);
+  g_clear_pointer (&timeline->start, g_free);
 }
 
 void
@@ -54,7 +84,8 @@ psi_cyclic_timeline_note (const PsiCyclicTimeline *timeline, const PsiScheduleSh
   guint n = shape->workers, k = shape->stages;
   gint64 spacing = timeline->spacing;
 
-  schedule->spacing_ps = spacing / n;
+  schedule->start_ps = g_new0 (gint64, n);
+  schedule->start_token = g_new0 (guint, n);
   schedule->period_ps = timeline->period / n;
   schedule->stale = g_new0 (guint8, n * k);
   schedule->first_use_ps = g_new0 (gint64, n * k);
@@ -73,13 +104,20 @@ psi_cyclic_timeline_note (const PsiCyclicTimeline *timeline, const PsiScheduleSh
         schedule->pool[j] = MIN (n, (guint) ((lifetime + spacing - 1) / MAX (spacing, 1)));
       for (guint i = 0; i < n; i++)
         {
-          gint64 use = i * spacing + timeline->first[j], made = (n - 1) * spacing + timeline->end[j];
+          gint64 use = timeline->start[i] + timeline->first[j], made = timeline->start[n - 1] + timeline->end[j];
 
           schedule->stale[i * k + j] = n > 1 && (shape->delayed || use < made - timeline->period);
           schedule->first_use_ps[i * k + j] = use / n;
         }
     }
-  while (schedule->spacing_token + 1 < timeline->ops->len &&
-         g_array_index (timeline->ops, PsiVirtualOp, schedule->spacing_token + 1).time < spacing)
-    schedule->spacing_token++;
+  for (guint i = 0; i < n; i++)
+    {
+      guint *token = &schedule->start_token[i];
+
+      /* Evenly spread workers are a whole number of ps apart. */
+      schedule->start_ps[i] = shape->random ? timeline->start[i] / n : i * (spacing / n);
+      while (i > 0 && *token + 1 < timeline->ops->len &&
+             g_array_index (timeline->ops, PsiVirtualOp, *token + 1).time < timeline->start[i] - timeline->start[i - 1])
+        ++*token;
+    }
 }

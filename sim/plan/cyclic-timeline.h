@@ -18,7 +18,8 @@ typedef struct
 {
   GArray *ops;            /* of PsiVirtualOp, in order of time */
   gint64 *first, *end;    /* [stages] start of the first forward, end of the last backward of a part */
-  gint64 spacing, period; /* worker i begins i * spacing after worker 0; period = N * spacing */
+  gint64 spacing, period; /* period = N * spacing */
+  gint64 *start;          /* [workers] when each begins, ascending from 0: i * spacing, or random within the period */
   gboolean slots;         /* one GPU with N = K: every op takes one slot */
 } PsiCyclicTimeline;
 

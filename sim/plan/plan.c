@@ -148,6 +148,17 @@ choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error)
   return TRUE;
 }
 
+/* When the workers of a cyclic plan begin. */
+static gboolean
+choose_delay (PsiPlan *plan, const PsiSettings *s, GError **error)
+{
+  plan->random_delay = strcmp (psi_settings_text (s, PSI_KEY_DELAY), "random") == 0;
+  if (plan->random_delay && (!plan->cyclic || plan->placement != PSI_PLACEMENT_SEPARATE || plan->zero > 0))
+    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_DELAY),
+                   "'random' goes with cyclic schedules, placement separate and zero 0 only");
+  return TRUE;
+}
+
 /* The degrees, in the order the manual lists. */
 static gboolean
 resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source, GError **error)
@@ -478,8 +489,8 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   plan->deterministic = psi_settings_bool (s, PSI_KEY_DETERMINISTIC);
   plan->fused_loss = psi_settings_bool (s, PSI_KEY_FUSED_LOSS);
   plan->sequence_parallel = psi_settings_bool (s, PSI_KEY_SEQUENCE_PARALLEL);
-  if (!find_named (plan, s, error) || !choose_kinds (plan, s, error) || !resolve_degrees (plan, s, source, error) ||
-      !resolve_batch (plan, s, error))
+  if (!find_named (plan, s, error) || !choose_kinds (plan, s, error) || !choose_delay (plan, s, error) ||
+      !resolve_degrees (plan, s, source, error) || !resolve_batch (plan, s, error))
     return NULL;
 
   plan->in_flight = psi_settings_has (s, PSI_KEY_IN_FLIGHT) ? psi_settings_count (s, PSI_KEY_IN_FLIGHT) : 0;

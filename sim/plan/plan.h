@@ -43,6 +43,7 @@ typedef struct
   PsiUpdateRule update;
   PsiPlacement placement;
   gboolean cyclic, by_stage; /* by_stage: the model is cut over GPUs */
+  gboolean random_delay;     /* workers of a cyclic plan begin at random within the step */
   gboolean parameter_server, keeps_all, sequence_parallel;
 
   gint64 micro_batch;           /* samples */

@@ -3,6 +3,7 @@
  *
  *   worker i begins at i d;  d = T / N, T = m sum_j (f_j + b_j) the step of one worker with m micro-batches
  *                            d = max (T / N, max_j m (f_j + b_j)) with one GPU for each stage
+ *   delay random: worker 0 begins at 0, the others anywhere in [0, T) alike, in ascending order: s_i in place of i d
  *   part j of step t+1 exists when the last worker has ended its last backward of step t:  P_j = (N-1) d + end of B_j -
  * N d worker i uses the new version of part j (v2) iff its first forward of part j begins no earlier than P_j; else,
  * and always under v1, the version before it GPUs of a stage that workers share: ceil ((end of last B_j - start of
@@ -63,7 +64,7 @@ build (const PsiScheduleShape *shape, GError **error)
     for (guint o = 0; o < timeline.ops->len; o++)
       {
         const PsiVirtualOp *op = &g_array_index (timeline.ops, PsiVirtualOp, o);
-        gint64 time = i * timeline.spacing + op->time;
+        gint64 time = timeline.start[i] + op->time;
         Merged row = { .time = op->time,
                        .rank = pools             ? op->part * n + i
                                : shape->by_stage ? op->part

@@ -76,7 +76,7 @@ write_round (GString *text, const PsiSchedule *schedule, guint rank, guint round
         g_string_append_printf (text, schedule->n_chunks > 1 ? " U%d" : " U", token->chunk);
       if (round == 0 && t == 0 && one_worker && rank > 0)
         {
-          const PsiToken *before = &g_array_index (schedule->lists[rank - 1], PsiToken, schedule->spacing_token);
+          const PsiToken *before = &g_array_index (schedule->lists[rank - 1], PsiToken, schedule->start_token[rank]);
 
           g_string_append_printf (text, " >%u:%c%d.%d", rank - 1, psi_token_letters[before->kind], before->micro_batch,
                                   before->chunk);

@@ -97,6 +97,8 @@ psi_schedule_free (PsiSchedule *schedule)
     g_array_unref (schedule->waits);
   g_free (schedule->parts);
   g_free (schedule->places);
+  g_free (schedule->start_ps);
+  g_free (schedule->start_token);
   g_free (schedule->stale);
   g_free (schedule->first_use_ps);
   g_free (schedule->lifetime_ps);

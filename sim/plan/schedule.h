@@ -64,10 +64,10 @@ typedef struct
   /* Cyclic schedules only; n_workers 0 otherwise. */
   guint n_workers;
   gint64 worker_micro_batches;
-  gboolean one_worker;  /* every rank works for one worker only */
-  gint64 spacing_ps;    /* worker i begins i * spacing after worker 0 */
-  guint spacing_token;  /* token of worker i - 1 whose end is the first not before that (one rank per worker) */
-  guint8 *stale;        /* [worker * n_parts + part]: 1 = uses the previous step's parameters */
+  gboolean one_worker; /* every rank works for one worker only */
+  gint64 *start_ps;    /* [worker] virtual start of its step 0, from that of worker 0; ascending */
+  guint *start_token;  /* [worker] token of worker i - 1 whose end is the first not before that (one rank per worker) */
+  guint8 *stale;       /* [worker * n_parts + part]: 1 = uses the previous step's parameters */
   gint64 *first_use_ps; /* [worker * n_parts + part]: virtual start of its first forward of that part, from step 0 */
   gint64 *lifetime_ps;  /* [part] from the start of a worker's first forward to the end of its last backward */
   gint64 *forward_ps, *backward_ps; /* [part] time of one forward or backward, on the virtual timeline */
@@ -117,6 +117,8 @@ typedef struct
   PsiPlacement placement;
   gboolean by_stage;                      /* the model is cut over GPUs */
   gboolean delayed;                       /* v1: every version one step old */
+  gboolean random;                        /* workers of GPUs of their own begin anywhere within the step ... */
+  guint64 seed;                           /* ... by this start of the random numbers */
   const gint64 *forward_ps, *backward_ps; /* [stages] times of one stage, for the virtual timeline */
   const gint64 *weight_ps;                /* [stages] the weight half of backward_ps */
   gint64 transfer_ps;                     /* of a boundary tensor from one rank to the next */

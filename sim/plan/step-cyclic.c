@@ -263,7 +263,7 @@ compare_receives (gconstpointer a, gconstpointer b)
 static gint64
 start_of (const PsiStep *step, guint worker)
 {
-  return worker * step->schedule->spacing_ps;
+  return step->schedule->start_ps[worker];
 }
 
 /* Virtual end of a worker's last backward of a part, in its step 0. */

@@ -78,6 +78,8 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
                              .placement = plan->placement,
                              .by_stage = plan->by_stage,
                              .delayed = plan->update == PSI_UPDATE_CYCLIC_V1,
+                             .random = plan->random_delay,
+                             .seed = (guint64) psi_settings_count (step->settings, PSI_KEY_SEED),
                              .forward_ps = forward_ps,
                              .backward_ps = backward_ps,
                              .weight_ps = weight_ps,
@@ -180,7 +182,7 @@ init_rank (PsiStep *step, guint list, guint class, const PsiModelSource *source,
     return FALSE;
   PsiTime offset_ps = 0;
   if (plan->cyclic && plan->placement != PSI_PLACEMENT_STAGE && schedule->n_ranks > 1)
-    offset_ps = (schedule->pool != NULL ? list % schedule->n_workers : list) * schedule->spacing_ps;
+    offset_ps = schedule->start_ps[schedule->pool != NULL ? list % schedule->n_workers : list];
   rank->id = psi_world_add_rank (step->world, NULL, rank->count, offset_ps);
   psi_step_place_rank (step, rank);
   return TRUE;
