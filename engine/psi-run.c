@@ -7,6 +7,8 @@
 /* Ranks that run at different paces until the slack between them is used up may need many more. */
 #define MOST_ITERATIONS 16384
 #define MOST_EVENTS 500000
+#define MOST_OPS 12000000 /* of all iterations: a large program gets fewer of them */
+#define LEAST_ITERATIONS 8
 
 /* Where a rank's stream 0 stood at some moment. */
 typedef struct
@@ -94,6 +96,14 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   reach += lead;
   if (!psi_loop_init (&loop, world, run, options, error))
     return NULL;
+  if (options->max_iterations == 0)
+    {
+      guint64 n_ops = 1;
+
+      for (guint32 s = 0; s < loop.n_streams; s++)
+        n_ops += loop.streams[s].length;
+      limit = (guint32) CLAMP (MOST_OPS / n_ops, MAX (LEAST_ITERATIONS, reach + 2), limit);
+    }
   guint32 next_mark = (limit + 1) / 2;
 
   /* With a limit of the caller's it ends there, periodic or not. */

@@ -3,6 +3,7 @@
 
 #include "machine-keys.h"
 
+#include "in-file.h"
 #include "machine.h"
 #include "nearest.h"
 
@@ -414,7 +415,7 @@ psi_machine_keys_open (const char *path, const char *where, GError **error)
   g_autofree char *text = NULL;
   g_autoptr (GError) problem = NULL;
   gsize length;
-  if (!g_file_get_contents (path, &text, &length, &problem))
+  if (!psi_in_file_read (path, PSI_IN_FILE_MOST_JSON_BYTES, &text, &length, &problem))
     {
       g_set_error (error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_UNKNOWN, "%s: cannot be read: %s", where,
                    problem->message);

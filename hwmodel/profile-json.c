@@ -4,6 +4,8 @@
  * when the file is read. */
 #include "profile.h"
 
+#include "in-file.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -532,12 +534,12 @@ psi_profile_load (const char *file, GError **error)
   g_autofree char *text = NULL;
   gsize length;
 
-  if (!g_file_get_contents (file, &text, &length, &why))
+  if (!psi_in_file_read (file, PSI_IN_FILE_MOST_JSON_BYTES, &text, &length, &why))
     {
       g_set_error (error, PSI_PROFILE_ERROR, PSI_PROFILE_ERROR_READ, "%s: %s", file,
                    g_error_matches (why, G_FILE_ERROR, G_FILE_ERROR_NOENT)   ? "no such file"
                    : g_error_matches (why, G_FILE_ERROR, G_FILE_ERROR_ISDIR) ? "is a directory, not a file"
-                                                                             : "cannot be read");
+                                                                             : why->message);
       return NULL;
     }
   if (!g_utf8_validate (text, (gssize) length, NULL))
@@ -545,7 +547,7 @@ psi_profile_load (const char *file, GError **error)
       g_set_error (error, PSI_PROFILE_ERROR, PSI_PROFILE_ERROR_SYNTAX, "%s: not a text file", file);
       return NULL;
     }
-  if (!json_parser_load_from_data (parser, text, (gssize) length, &why))
+  if (!psi_in_file_parse_json (parser, text, (gssize) length, &why))
     {
       g_set_error (error, PSI_PROFILE_ERROR, PSI_PROFILE_ERROR_SYNTAX, "%s:%u: not valid JSON", file,
                    psi_json_error_line (why));

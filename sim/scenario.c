@@ -3,14 +3,11 @@
  * groups and keys silently and knows no line numbers; then each plan gets its own bag of settings. */
 #include "scenario.h"
 
+#include "in-file.h"
 #include "named-plans.h"
 #include "quantity.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-
-#define MOST_FILE_BYTES (16u << 20)
 
 G_DEFINE_QUARK (psi_scenario_error, psi_scenario_error)
 
@@ -72,41 +69,20 @@ group_label (PsiKeyGroup kind, const char *name)
 static char *
 read_text (const char *file, const char *shown, GError **error)
 {
-  g_autoptr (GByteArray) bytes = g_byte_array_new ();
-  guint8 block[65536];
-  gsize n = 0;
-  int fault = 0;
+  g_autofree char *text = NULL;
+  g_autoptr (GError) why = NULL;
+  gsize length = 0;
 
-  if (g_file_test (file, G_FILE_TEST_IS_DIR))
-    fault = EISDIR;
-  else
-    {
-      FILE *stream = fopen (file, "rb");
-
-      if (stream == NULL)
-        fault = errno;
-      else
-        {
-          while (bytes->len <= MOST_FILE_BYTES && (n = fread (block, 1, sizeof block, stream)) > 0)
-            g_byte_array_append (bytes, block, (guint) n);
-          fault = ferror (stream) ? errno : 0;
-          fclose (stream);
-        }
-    }
-  if (fault != 0)
-    g_set_error (error, PSI_SCENARIO_ERROR, PSI_SCENARIO_ERROR_READ, "cannot read '%s': %s", shown, g_strerror (fault));
-  else if (bytes->len > MOST_FILE_BYTES)
-    g_set_error (error, PSI_SCENARIO_ERROR, PSI_SCENARIO_ERROR_READ, "%s: larger than %u MiB", shown,
-                 MOST_FILE_BYTES >> 20);
-  else if (bytes->len == 0)
+  if (!psi_in_file_read (file, PSI_IN_FILE_MOST_JSON_BYTES, &text, &length, &why))
+    g_set_error (error, PSI_SCENARIO_ERROR, PSI_SCENARIO_ERROR_READ,
+                 g_error_matches (why, G_FILE_ERROR, G_FILE_ERROR_FAILED) ? "%s: %s" : "cannot read '%s': %s", shown,
+                 why->message);
+  else if (length == 0)
     g_set_error (error, PSI_SCENARIO_ERROR, PSI_SCENARIO_ERROR_READ, "%s: the file is empty", shown);
-  else if (!g_utf8_validate_len ((const char *) bytes->data, bytes->len, NULL))
+  else if (!g_utf8_validate_len (text, length, NULL))
     g_set_error (error, PSI_SCENARIO_ERROR, PSI_SCENARIO_ERROR_READ, "%s: not a text file (UTF-8)", shown);
   else
-    {
-      g_byte_array_append (bytes, (const guint8 *) "", 1);
-      return (char *) g_byte_array_free (g_steal_pointer (&bytes), FALSE);
-    }
+    return g_steal_pointer (&text);
   return NULL;
 }
 

@@ -74,6 +74,28 @@ USAGE = [
     ("run --tied true", "--tied: 'true' is not yes or no"),
     ("run --group-order tp,dp", "--group-order: 'tp,dp' is not an order of"),
     ("run --slow-rank 3", "--slow-rank: '3' is not a list of RANK:FACTOR"),
+    ("run --model gpt2 --machine a100 --pp 4 --partition 0,0,0,12", "--partition: part 1 of '0,0,0,12' has no layer"),
+    ("run --model gpt2 --machine a100 --schedule /dev/zero", "cannot read schedule '/dev/zero': larger than 64 MiB"),
+]
+
+# Files without an end, or that a parser would drown in: arguments, what the one line on stderr holds. Status 1.
+HOSTILE = [
+    ("run /dev/zero", "/dev/zero: larger than 16 MiB"),
+    ("run pipe", "pipe: the file is empty"),
+    ("train pipe", "pipe: the file is empty"),
+    ("schedule check /dev/zero", "cannot read schedule '/dev/zero': larger than 64 MiB"),
+    ("schedule check .", "cannot read schedule '.': Is a directory"),
+    ("schedule check pipe", "pipe: the schedule is not whole"),
+    ("validate /dev/zero", "/dev/zero: larger than 64 MiB"),
+    ("validate loop", "loop: Too many levels of symbolic links"),
+    ("fit /dev/zero -o out.json", "/dev/zero: larger than 16 MiB"),
+    ("fit pipe -o out.json", "pipe: file is empty"),
+    ("run --machine a100 --model /dev/zero", "/dev/zero: larger than 16 MiB"),
+    ("run --machine a100 --model deep.json", "deep.json: not JSON: <data>:1:1: brackets inside more than 64 others"),
+    ("run --model gpt2 --machine deep.json", "deep.json:1: not valid JSON"),
+    ("collective all-reduce --machine deep.json", "deep.json:1: not valid JSON"),
+    ("run --model gpt2 --machine long.machine", "long.machine: cannot be read: larger than 16 MiB"),
+    ("run --model gpt2 --machine a100 --plan accumulate --micro-batches 1000000", "the plan is too large to follow"),
 ]
 
 # Values that no number takes, and for which kinds (a kind is named by its placeholder in the help).
@@ -87,7 +109,8 @@ FILES = [
     (b"\x7fELF\0\0\1", "not a text file"),
     (b"[plan]\ntp = \xff\xfe\n", "not a text file"),
     (b"[plan]\ntp\0 = 2\n", "not a text file"),
-    (b"\n" * (17 << 20), "larger than 16 MiB"),
+    (b"\n" * (17 << 20), "wrong.scn: larger than 16 MiB"),
+    ("[plan]\n".encode("utf-16"), "not a text file"),
     (b"tp = 2\n", ":1: key 'tp' before any group; it belongs in [plan]"),
     (b"[plna]\n", ":1: unknown group 'plna'"),
     (b"[plan\n", ":1: no ']'"),
@@ -177,6 +200,26 @@ def check_files():
     yield from refused(["run", ""], 1, "cannot read ''")
     yield from refused(["run", "--", "--tp"], 1, "cannot read '--tp'")
     yield from refused(["run", "a\nb"], 1, "cannot read 'a?b'")
+
+
+def check_hostile():
+    os.mkfifo(os.path.join(FOLDER.name, "pipe"))
+    os.symlink("loop", os.path.join(FOLDER.name, "loop"))
+    write("deep.json", b"[" * 1000000)
+    write("long.machine", b"\n" * (17 << 20))
+    for line, part in HOSTILE:
+        yield from refused(line.split(), 1, part)
+    if os.path.exists(os.path.join(FOLDER.name, "out.json")):
+        yield "fit: a file stays after an error"
+    text = printed("run", "--model", "gpt2", "--machine", "a100", "--plan", "zero-3", "--gpus", "8", "--shard-group", "1",
+                   "--json")
+    if re.search(r'"gradients_bytes": -', text):
+        yield "a shard group of one: gradients below zero"
+    for plan in ("cdp-single", "cdp-v1", "cdp-v2"):
+        text = printed("run", "--model", "uniform", "--machine", "ideal", "--plan", plan, "--placement", "stage", "--json")
+        row = json.loads(text)["plans"][0]
+        if row["gpus"] != sum(rank["count"] for rank in row["memory"]["ranks"]):
+            yield f"{plan}, placement stage: {row['gpus']} GPUs"
 
 
 def commands():
@@ -290,7 +333,7 @@ def check_output():
 
 write("two.scn", TWO_PLANS.encode())
 tap.run([
-    ("usage", check_usage()), ("numbers", check_numbers()), ("files", check_files()), ("help", check_help()),
+    ("usage", check_usage()), ("numbers", check_numbers()), ("files", check_files()), ("hostile", check_hostile()), ("help", check_help()),
     ("everything-named", check_everything_named()), ("man-pages", check_man_pages()), ("lists", check_lists()),
     ("completion", check_completion()), ("output", check_output()),
 ])

@@ -7,6 +7,7 @@
  * multi-token prediction) are ignored. */
 #include "hf-config.h"
 
+#include "in-file.h"
 #include "nearest.h"
 
 #include <json-glib/json-glib.h>
@@ -455,12 +456,12 @@ psi_hf_config_load (const char *file, GError **error)
   const char *path = NULL;
   JsonObject *object;
 
-  if (!g_file_get_contents (file, &text, &length, &local))
+  if (!psi_in_file_read (file, PSI_IN_FILE_MOST_JSON_BYTES, &text, &length, &local))
     {
       g_set_error (error, PSI_HF_CONFIG_ERROR, PSI_HF_CONFIG_ERROR_READ, "%s: %s", file, local->message);
       return NULL;
     }
-  if (!json_parser_load_from_data (parser, text, (gssize) length, &local))
+  if (!psi_in_file_parse_json (parser, text, (gssize) length, &local))
     {
       g_set_error (error, PSI_HF_CONFIG_ERROR, PSI_HF_CONFIG_ERROR_READ, "%s: not JSON: %s", file, local->message);
       g_strdelimit (error != NULL ? (*error)->message : local->message, "\n", ' ');

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "runs-csv.h"
 
+#include "in-file.h"
+
 #include <math.h>
 #include <string.h>
 
 G_DEFINE_QUARK (psi_runs_error, psi_runs_error)
-
-#define MOST_BYTES (1 << 30)
 
 static const char *const column_names[PSI_N_RUN_COLUMNS] = {
   [PSI_RUN_ID] = "id",
@@ -102,12 +102,12 @@ psi_run_table_load (const char *file, GError **error)
   guint line = 1;
 
   table->runs = g_ptr_array_new_with_free_func (run_free);
-  if (!g_file_get_contents (file, &text, &length, &failure))
+  if (!psi_in_file_read (file, PSI_IN_FILE_MOST_TEXT_BYTES, &text, &length, &failure))
     {
-      g_set_error_literal (error, PSI_RUNS_ERROR, PSI_RUNS_ERROR_READ, failure->message);
+      g_set_error (error, PSI_RUNS_ERROR, PSI_RUNS_ERROR_READ, "%s: %s", file, failure->message);
       return NULL;
     }
-  if (length > MOST_BYTES || strlen (text) != length || !g_utf8_validate (text, -1, NULL))
+  if (strlen (text) != length || !g_utf8_validate (text, -1, NULL))
     {
       g_set_error (error, PSI_RUNS_ERROR, PSI_RUNS_ERROR_READ, "%s: not a text file", file);
       return NULL;

@@ -3,6 +3,8 @@
  * not known are skipped, so that older programs read newer files. */
 #include "samples.h"
 
+#include "in-file.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -273,8 +275,7 @@ psi_samples_read_lines (PsiSamples *samples, const char *file, const char *text,
       line.line++;
       if (*copy == 0)
         continue;
-      if (!json_parser_load_from_data (parser, copy, -1, NULL) ||
-          !JSON_NODE_HOLDS_OBJECT (json_parser_get_root (parser)))
+      if (!psi_in_file_parse_json (parser, copy, -1, NULL) || !JSON_NODE_HOLDS_OBJECT (json_parser_get_root (parser)))
         {
           if (!complete)
             break; /* the program was ended while it wrote this line */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "samples.h"
 
+#include "in-file.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -115,13 +117,13 @@ read_text (PsiSamples *samples, const char *file, const char *text, const char *
   /* A log of nccl-tests is one object over the whole file, samples are one object on each line. */
   g_autofree char *first = g_strndup (at, strcspn (at, "\n"));
   g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-  if (json_parser_load_from_data (parser, first, -1, NULL) && JSON_NODE_HOLDS_OBJECT (json_parser_get_root (parser)) &&
+  if (psi_in_file_parse_json (parser, first, -1, NULL) && JSON_NODE_HOLDS_OBJECT (json_parser_get_root (parser)) &&
       !json_object_has_member (json_node_get_object (json_parser_get_root (parser)), "results"))
     return psi_samples_read_lines (samples, file, text, error);
   if (strstr (first, "\"record\""))
     return psi_samples_read_lines (samples, file, text, error);
   g_autoptr (GError) why = NULL;
-  if (!json_parser_load_from_data (parser, text, -1, &why))
+  if (!psi_in_file_parse_json (parser, text, -1, &why))
     {
       g_set_error (error, PSI_SAMPLES_ERROR, PSI_SAMPLES_ERROR_SYNTAX, "%s:%u: not valid JSON", file,
                    psi_json_error_line (why));
@@ -139,13 +141,13 @@ psi_samples_read (PsiSamples *samples, const char *file, const char *operation, 
   gsize length;
   guint n_curves = samples->curves->len, n_gemms = samples->gemms->len, n_values = samples->values->len;
 
-  if (!g_file_get_contents (file, &text, &length, &why))
+  if (!psi_in_file_read (file, PSI_IN_FILE_MOST_JSON_BYTES, &text, &length, &why))
     {
       g_set_error (error, PSI_SAMPLES_ERROR, PSI_SAMPLES_ERROR_READ, "%s: %s", file,
                    g_error_matches (why, G_FILE_ERROR, G_FILE_ERROR_NOENT)   ? "no such file"
                    : g_error_matches (why, G_FILE_ERROR, G_FILE_ERROR_ISDIR) ? "is a directory, not a file"
                    : g_error_matches (why, G_FILE_ERROR, G_FILE_ERROR_ACCES) ? "permission denied"
-                                                                             : "cannot be read");
+                                                                             : why->message);
       return FALSE;
     }
   if (memchr (text, 0, length) || !g_utf8_validate (text, (gssize) length, NULL))

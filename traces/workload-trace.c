@@ -2,6 +2,8 @@
 /* Reader of workload traces. Strict: whatever is not in the format's description is an error with its line. */
 #include "workload-trace.h"
 
+#include "in-file.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -274,7 +276,7 @@ psi_workload_trace_load (const char *file, GError **error)
   trace->element_bytes = 4;
   trace->layers = g_array_new (FALSE, TRUE, sizeof (PsiTraceLayer));
   g_array_set_clear_func (trace->layers, layer_clear);
-  if (!g_file_get_contents (file, &text, &length, &local))
+  if (!psi_in_file_read (file, PSI_IN_FILE_MOST_TEXT_BYTES, &text, &length, &local))
     {
       g_set_error (error, PSI_TRACE_ERROR, PSI_TRACE_ERROR_READ, "%s: %s", file, local->message);
       return NULL;

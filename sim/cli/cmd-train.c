@@ -4,6 +4,7 @@
 #include "commands.h"
 
 #include "psi-config.h"
+#include "in-file.h"
 #include "simulate-plan.h"
 #include "table-text.h"
 #include "table-units.h"
@@ -84,7 +85,8 @@ read_schedule (const char *file)
 {
   g_autofree char *text = NULL;
 
-  if (file == NULL || !g_file_get_contents (file, &text, NULL, NULL) || strstr (text, SCHEDULE_HEAD) == NULL)
+  if (file == NULL || !psi_in_file_read (file, PSI_IN_FILE_MOST_TEXT_BYTES, &text, NULL, NULL) ||
+      strstr (text, SCHEDULE_HEAD) == NULL)
     return NULL;
   g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
   for (char **line = lines; *line != NULL; line++)

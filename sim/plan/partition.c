@@ -106,6 +106,13 @@ cut_by_list (const PsiModel *model, guint n_parts, const PsiSettings *settings, 
         layer += model->first_block;
     }
   first[n_parts] = model->layers->len;
+  for (guint i = 0; i < n_parts; i++)
+    if (first[i] >= first[i + 1])
+      {
+        g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: part %u of '%s' has no layer", where, i,
+                     psi_settings_text (settings, PSI_KEY_PARTITION));
+        return FALSE;
+      }
   return TRUE;
 }
 

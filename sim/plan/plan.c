@@ -188,7 +188,7 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   if (plan->cyclic)
     {
       /* cdp+mp, cdp+pp: the model is cut over GPUs; pp is not a degree of its own. */
-      plan->by_stage = pp_is_k || stream;
+      plan->by_stage = pp_is_k || stream || plan->placement == PSI_PLACEMENT_STAGE;
       if (pp > 1 && stages > 1 && pp != stages)
         return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
                        "'%u' does not equal stages '%u'", pp, stages);

@@ -3,6 +3,7 @@
  * plain C (kernels/train-schedule.c): what one accepts, the other must. */
 #include "schedule-file.h"
 
+#include "in-file.h"
 #include "quantity.h"
 
 #include <errno.h>
@@ -413,10 +414,10 @@ psi_schedule_load (const char *path, GError **error)
   g_autofree char *text = NULL;
   g_autoptr (GError) fault = NULL;
 
-  if (!g_file_get_contents (path, &text, NULL, &fault))
+  if (!psi_in_file_read (path, PSI_IN_FILE_MOST_TEXT_BYTES, &text, NULL, &fault))
     {
       g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_READ, "cannot read schedule '%s': %s", path,
-                   strerror (fault->domain == G_FILE_ERROR && fault->code == G_FILE_ERROR_NOENT ? ENOENT : EIO));
+                   fault->message);
       return NULL;
     }
   return psi_schedule_parse (text, path, error);

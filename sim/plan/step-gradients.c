@@ -101,6 +101,13 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
 
   if (end == PSI_OP_NONE)
     return;
+  if (dense == PSI_OP_NONE && routed == PSI_OP_NONE)
+    {
+      /* One GPU holds all of the shard: what is at rest is summed in place. */
+      psi_program_after (rank->program, end, last, 0);
+      rank->ready[layer] = end;
+      return;
+    }
   if (dense != PSI_OP_NONE)
     psi_program_after (rank->program, dense, last, 0);
   if (routed != PSI_OP_NONE)

@@ -103,7 +103,9 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
 }
 
 #define MOST_RANKS 1048576
-#define MOST_UNLIKE_GPUS 4096 /* beyond, replicas count as equal even if only some cross nodes */
+#define MOST_OPS 6000000       /* of all programs: 300 bytes each */
+#define MOST_RANK_OPS 20000000 /* of all ranks: 80 bytes each */
+#define MOST_UNLIKE_GPUS 4096  /* beyond, replicas count as equal even if only some cross nodes */
 
 /* One class of ranks for all replicas when they are equal; one for each worker when their batches differ; root and
  * others of a parameter server; every GPU by itself when the user asks, or singles one out. */
@@ -277,8 +279,21 @@ apply_factors (PsiStep *step, GError **error)
   return TRUE;
 }
 
+/* A plan that would take minutes and gigabytes is refused. */
 static gboolean
-build_program (PsiStep *step, PsiStepRank *rank, GError **error)
+check_size (guint64 n_ops, guint64 most, GError **error)
+{
+  if (n_ops <= most)
+    return TRUE;
+  g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
+               "the plan is too large to follow: more than %" G_GUINT64_FORMAT
+               " ops in one step (fewer workers, micro-batches or GPUs one by one would do)",
+               most);
+  return FALSE;
+}
+
+static gboolean
+build_program (PsiStep *step, PsiStepRank *rank, guint64 n_ops_before, GError **error)
 {
   const GArray *list = step->schedule->lists[rank->list];
   gboolean cyclic = step->plan->cyclic;
@@ -294,6 +309,8 @@ build_program (PsiStep *step, PsiStepRank *rank, GError **error)
       psi_step_token (step, rank, token);
       if (cyclic)
         psi_step_cyclic_after (step, rank, token);
+      if (!check_size (n_ops_before + psi_program_n_ops (rank->program), MOST_OPS, error))
+        return FALSE;
     }
   psi_step_close_gates (rank);
   if (!cyclic)
@@ -328,6 +345,7 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
 {
   const PsiPlan *plan = step->plan;
   const PsiSchedule *schedule = step->schedule;
+  guint64 n_ops = 0, n_rank_ops = 0;
 
   step->n_classes = count_classes (step);
   if ((guint64) schedule->n_ranks * step->n_classes > MOST_RANKS)
@@ -345,8 +363,17 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
           (class == 0 && !begin_program (step, &step->ranks[list * step->n_classes], error)))
         return FALSE;
   for (guint r = 0; r < step->n_ranks; r++)
-    if (!follow_another (step, &step->ranks[r]) && !build_program (step, &step->ranks[r], error))
-      return FALSE;
+    {
+      if (!follow_another (step, &step->ranks[r]))
+        {
+          if (!build_program (step, &step->ranks[r], n_ops, error))
+            return FALSE;
+          n_ops += psi_program_n_ops (step->ranks[r].program);
+        }
+      n_rank_ops += psi_program_n_ops (step->ranks[r].program);
+      if (!check_size (n_rank_ops, MOST_RANK_OPS, error))
+        return FALSE;
+    }
   if (plan->cyclic)
     psi_step_cyclic_messages (step);
   for (guint r = 0; r < step->n_ranks; r++)

@@ -4,6 +4,7 @@
 
 #include "data-dirs.h"
 #include "families.h"
+#include "in-file.h"
 
 #include <string.h>
 
@@ -322,7 +323,8 @@ load_file (PsiModelSource *source, const PsiSettings *settings, const char *file
     {
       g_autofree char *text = NULL;
 
-      if (g_file_get_contents (path, &text, NULL, NULL) && g_str_has_prefix (text, "psisim-trace"))
+      if (psi_in_file_read (path, PSI_IN_FILE_MOST_TEXT_BYTES, &text, NULL, NULL) &&
+          g_str_has_prefix (text, "psisim-trace"))
         return load_trace (source, settings, path, error);
     }
   dimensions = psi_hf_config_load (path, error);
