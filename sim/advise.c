@@ -8,6 +8,7 @@
 #define MOST_ADVICE 6
 #define MOST_CHANGES 32
 #define MOST_GPUS 65536
+#define MOST_WORKERS 64 /* of a cyclic plan, whose workers are simulated one by one */
 
 typedef struct
 {
@@ -76,12 +77,13 @@ list_changes (const PsiSettings *settings, const PsiPlanReport *plan, Changes *c
     add_text (changes, PSI_KEY_SEQUENCE_PARALLEL, "yes");
   add_multiples (changes, PSI_KEY_TP, now (settings, PSI_KEY_TP), 8, 3);
   add_multiples (changes, PSI_KEY_PP, now (settings, PSI_KEY_PP), 64, 5);
-  add_multiples (changes, PSI_KEY_GPUS, plan->gpus, MOST_GPUS, 5);
+  add_multiples (changes, PSI_KEY_GPUS, plan->gpus, plan->delay_max > 0 ? MOST_WORKERS : MOST_GPUS, 5);
   for (guint i = 0; i < G_N_ELEMENTS (offloads) && strcmp (offload, "none") == 0; i++)
     add_text (changes, PSI_KEY_OFFLOAD, offloads[i]);
 }
 
-static void
+/* Does the plan fit with these changes? Then they are advice. */
+static gboolean
 try_changes (const PsiSettings *settings, const Change *first, const Change *second, PsiPlanReport *plan)
 {
   g_autoptr (PsiSettings) changed = psi_settings_copy (settings);
@@ -89,11 +91,11 @@ try_changes (const PsiSettings *settings, const Change *first, const Change *sec
 
   if (!psi_settings_set (changed, first->key, first->text, "advice", NULL) ||
       (second != NULL && !psi_settings_set (changed, second->key, second->text, "advice", NULL)))
-    return;
+    return FALSE;
   g_autoptr (PsiPlanReport) tried = psi_simulate_plan ("advice", changed, &options, NULL, NULL);
   if (tried == NULL || tried->verdict == PSI_VERDICT_OOM ||
       (plan->verdict == PSI_VERDICT_TIGHT && tried->verdict != PSI_VERDICT_FITS))
-    return;
+    return FALSE;
   PsiAdvice advice = { .peak_bytes = tried->peak_bytes,
                        .step_time_ps = tried->step_time_ps,
                        .gpus = tried->gpus,
@@ -102,6 +104,7 @@ try_changes (const PsiSettings *settings, const Change *first, const Change *sec
                               : g_strdup_printf ("%s=%s %s=%s", psi_keys[first->key].name, first->text,
                                                  psi_keys[second->key].name, second->text);
   g_array_append_val (plan->advice, advice);
+  return TRUE;
 }
 
 /* Fewer GPUs first, then less time for a sample: a change of tp or pp changes the batch, so steps do not compare. */
@@ -117,6 +120,15 @@ compare_advice (gconstpointer a, gconstpointer b)
   return x->step_time_ps != y->step_time_ps ? (x->step_time_ps < y->step_time_ps ? -1 : 1) : strcmp (x->set, y->set);
 }
 
+/* Changes of one key stand together, the gentler first: when one fits, the rest of its key need no trial. */
+static guint
+last_of_key (const Changes *changes, guint i)
+{
+  while (i + 1 < changes->n && changes->list[i + 1].key == changes->list[i].key)
+    i++;
+  return i;
+}
+
 void
 psi_advise (const PsiSettings *settings, PsiPlanReport *plan)
 {
@@ -124,11 +136,12 @@ psi_advise (const PsiSettings *settings, PsiPlanReport *plan)
 
   list_changes (settings, plan, &changes);
   for (guint i = 0; i < changes.n; i++)
-    try_changes (settings, &changes.list[i], NULL, plan);
+    if (try_changes (settings, &changes.list[i], NULL, plan))
+      i = last_of_key (&changes, i);
   for (guint i = 0; i < changes.n && plan->advice->len == 0; i++)
-    for (guint j = i + 1; j < changes.n; j++)
-      if (changes.list[i].key != changes.list[j].key)
-        try_changes (settings, &changes.list[i], &changes.list[j], plan);
+    for (guint j = last_of_key (&changes, i) + 1; j < changes.n; j++)
+      if (try_changes (settings, &changes.list[i], &changes.list[j], plan))
+        j = last_of_key (&changes, j);
   g_array_sort (plan->advice, compare_advice);
   if (plan->advice->len > MOST_ADVICE)
     g_array_set_size (plan->advice, MOST_ADVICE);
