@@ -233,8 +233,8 @@ test_broken (void)
     }
   g_autoptr (GError) error = NULL;
   g_autoptr (PsiSamples) samples = psi_samples_new ();
-  g_assert_false (psi_samples_read (samples, "/nonexistent", NULL, &error));
-  g_assert_cmpstr (error->message, ==, "/nonexistent: no such file");
+  g_assert_false (psi_samples_read (samples, "/proc/no-such-file", NULL, &error));
+  g_assert_cmpstr (error->message, ==, "/proc/no-such-file: no such file");
 }
 
 static void
