@@ -5,6 +5,7 @@
 #include "profile.h"
 
 #include "in-file.h"
+#include "out-file.h"
 
 #include <math.h>
 #include <string.h>
@@ -270,10 +271,9 @@ psi_profile_save (const PsiProfile *profile, const char *file, GError **error)
   g_autofree char *text = psi_profile_to_json (profile);
   g_autoptr (GError) why = NULL;
 
-  if (g_file_set_contents (file, text, -1, &why))
+  if (psi_out_file_write (file, text, strlen (text), &why))
     return TRUE;
-  g_set_error (error, PSI_PROFILE_ERROR, PSI_PROFILE_ERROR_WRITE, "%s: cannot be written: %s", file,
-               g_error_matches (why, G_FILE_ERROR, G_FILE_ERROR_NOENT) ? "no such directory" : why->message);
+  g_set_error_literal (error, PSI_PROFILE_ERROR, PSI_PROFILE_ERROR_WRITE, why->message);
   return FALSE;
 }
 

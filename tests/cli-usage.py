@@ -9,9 +9,11 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 import tap
 
@@ -202,6 +204,36 @@ def check_files():
     yield from refused(["run", "a\nb"], 1, "cannot read 'a?b'")
 
 
+LOG = b"""# nThread 1 nGpus 4
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+        1024           256     float     sum      -1    12.34    0.08    0.12      0    12.00    0.09    0.13      0
+     1048576        262144     float     sum      -1    40.00   26.21   39.32      0    40.00   26.21   39.32      0
+"""
+
+
+def check_sinks():
+    """What is there and no plain file, such as /dev/null, is written to, never replaced by a file of its name."""
+    sink = os.path.join(FOLDER.name, "sink")
+    write("log", LOG)
+    write("runs.csv", b"id,source,model,machine,gpus\na,b,gpt2,a100-sxm-80,1\n")
+    for line in ("fit log --op all-reduce -o sink", "validate runs.csv -o sink",
+                 "run --model uniform --machine ideal --timeline sink"):
+        os.mkfifo(sink)
+        both_ends = os.open(sink, os.O_RDWR | os.O_NONBLOCK)  # holds what is written, up to 64 KiB
+        done = psisim(*line.split())
+        if done.returncode != 0:
+            yield f"psisim {line}: status {done.returncode}: {done.stderr.decode()}"
+        if not stat.S_ISFIFO(os.stat(sink).st_mode):
+            yield f"psisim {line}: a plain file stands where the pipe was"
+        os.close(both_ends)
+        os.unlink(sink)
+    os.mkfifo(sink)
+    yield from refused(["calibrate", "--backend", "host", "--budget", "2", "-o", "sink"], 1, "not a plain file")
+    if os.path.exists(sink + ".samples.jsonl"):
+        yield "calibrate: samples stay after an error"
+
+
 def check_hostile():
     os.mkfifo(os.path.join(FOLDER.name, "pipe"))
     os.symlink("loop", os.path.join(FOLDER.name, "loop"))
@@ -209,6 +241,7 @@ def check_hostile():
     write("long.machine", b"\n" * (17 << 20))
     for line, part in HOSTILE:
         yield from refused(line.split(), 1, part)
+    yield from check_sinks()
     if os.path.exists(os.path.join(FOLDER.name, "out.json")):
         yield "fit: a file stays after an error"
     text = printed("run", "--model", "gpt2", "--machine", "a100", "--plan", "zero-3", "--gpus", "8", "--shard-group", "1",
@@ -220,6 +253,51 @@ def check_hostile():
         row = json.loads(text)["plans"][0]
         if row["gpus"] != sum(rank["count"] for rank in row["memory"]["ranks"]):
             yield f"{plan}, placement stage: {row['gpus']} GPUs"
+
+
+def check_defaults():
+    """Every strategy runs with nothing else said, its parts of the step add up, and its schedule survives a check."""
+    for row in json.loads(printed("list", "plans", "--json"))["plans"]:
+        done = psisim("run", "--model", "uniform", "--machine", "ideal", "--plan", row["name"], "--json")
+        if done.returncode == 2 and b"not in this version" in done.stderr:
+            continue
+        if done.returncode != 0:
+            yield f"{row['name']}: {done.stderr.decode()}"
+            continue
+        plan = json.loads(done.stdout)["plans"][0]
+        if abs(sum(plan["time"].values()) - plan["step_time_s"]) > 1e-12:
+            yield f"{row['name']}: {plan['time']} is not {plan['step_time_s']}"
+        write("shown", printed("schedule", "show", "--plan", row["name"]).encode())
+        printed("schedule", "check", "shown")
+
+
+def check_killed():
+    """What psisim starts ends with it."""
+    trainer = subprocess.Popen([PSISIM, "train", "--plan", "dp", "--workers", "2", "--steps", "1000000"],
+                               cwd=FOLDER.name, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    children = f"/proc/{trainer.pid}/task/{trainer.pid}/children"
+    found, deadline = [], time.time() + 10
+    while not found and time.time() < deadline and trainer.poll() is None and os.path.exists(children):
+        with open(children) as file:
+            found = file.read().split()
+        time.sleep(0.05)
+    time.sleep(0.2)
+    trainer.kill()
+    trainer.communicate()
+    for child in found:
+        while time.time() < deadline and state(child) not in "ZX":
+            time.sleep(0.05)
+        if state(child) not in "ZX":
+            yield f"a trainer goes on after psisim was killed: {child}"
+            os.kill(int(child), 9)
+
+
+def state(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def commands():
@@ -333,7 +411,8 @@ def check_output():
 
 write("two.scn", TWO_PLANS.encode())
 tap.run([
-    ("usage", check_usage()), ("numbers", check_numbers()), ("files", check_files()), ("hostile", check_hostile()), ("help", check_help()),
+    ("usage", check_usage()), ("numbers", check_numbers()), ("files", check_files()), ("hostile", check_hostile()),
+    ("defaults", check_defaults()), ("killed", check_killed()), ("help", check_help()),
     ("everything-named", check_everything_named()), ("man-pages", check_man_pages()), ("lists", check_lists()),
     ("completion", check_completion()), ("output", check_output()),
 ])

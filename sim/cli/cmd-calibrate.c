@@ -2,6 +2,7 @@
 /* psisim calibrate -o FILE: run the bench program of the backend, fit what it measured, compare with the datasheet.
  * --verify: then train for real and compare with what the simulator foretells from the profile. */
 #include "commands.h"
+#include "child.h"
 #include "plot.h"
 #include "table-profile.h"
 #include "trainer.h"
@@ -95,7 +96,7 @@ measure (const PsiArguments *arguments, const Backend *backend, double budget_s,
   GSubprocessFlags flags = arguments->given[PSI_OPTION_QUIET] ? G_SUBPROCESS_FLAGS_STDERR_SILENCE : 0;
   void (*previous) (int) = signal (SIGINT, SIG_IGN);
   g_autoptr (GSubprocess) process =
-      g_subprocess_newv ((const char *const *) argv->pdata, flags | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &cause);
+      psi_child_new ((const char *const *) argv->pdata, flags | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &cause);
   gboolean ran = process != NULL && g_subprocess_wait (process, NULL, &cause);
   signal (SIGINT, previous);
   if (!ran)
@@ -131,6 +132,13 @@ make_profile (const PsiArguments *arguments, const Backend *backend, double budg
 {
   g_autofree char *samples_file = samples_name (file);
   g_autoptr (PsiSamples) samples = psi_samples_new ();
+  /* Before the minutes of measuring, not after. */
+  if (g_file_test (file, G_FILE_TEST_EXISTS) && !g_file_test (file, G_FILE_TEST_IS_REGULAR))
+    {
+      g_set_error (error, G_IO_ERROR, G_IO_ERROR_NOT_REGULAR_FILE,
+                   "cannot write '%s': not a plain file (the samples are kept beside it)", file);
+      return NULL;
+    }
   if (!measure (arguments, backend, budget_s, samples_file, error) ||
       !psi_samples_read (samples, samples_file, NULL, error))
     return NULL;

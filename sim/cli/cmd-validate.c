@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* psisim validate RUNS.csv: predictions beside measurements, errors by source. */
 #include "commands.h"
+#include "out-file.h"
 #include "plot.h"
 #include "table-text.h"
 #include "table-units.h"
 #include "validate.h"
 
 #include <math.h>
+#include <string.h>
 
 static void
 add_percent (PsiTable *table, double value, const char *format)
@@ -188,7 +190,7 @@ validate (const PsiArguments *arguments, GError **error)
     {
       g_autofree char *csv = g_str_has_suffix (output, ".md") ? psi_validation_to_markdown (validation)
                                                               : psi_validation_to_csv (validation);
-      if (!g_file_set_contents (output, csv, -1, error))
+      if (!psi_out_file_write (output, csv, strlen (csv), error))
         return NULL;
     }
   if (arguments->given[PSI_OPTION_PLOT] && !draw (validation, arguments->values[PSI_OPTION_PLOT], error))

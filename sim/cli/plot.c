@@ -2,6 +2,7 @@
 /* Draws the figures: writes each data file, runs gnuplot over it (several at a time), and puts the three files in place
  * when they are complete. */
 #include "plot.h"
+#include "child.h"
 #include "data-dirs.h"
 
 #include <errno.h>
@@ -297,8 +298,8 @@ start_job (Work *work, const Figure *figure, GError **error)
   for (char **argument = figure->arguments; *argument != NULL; argument++)
     g_ptr_array_add (argv, *argument);
   g_ptr_array_add (argv, NULL);
-  job->process = g_subprocess_newv ((const char *const *) argv->pdata,
-                                    G_SUBPROCESS_FLAGS_STDERR_PIPE | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &cause);
+  job->process = psi_child_new ((const char *const *) argv->pdata,
+                                G_SUBPROCESS_FLAGS_STDERR_PIPE | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &cause);
   if (job->process == NULL)
     {
       g_set_error (error, PSI_PLOT_ERROR, PSI_PLOT_ERROR_GNUPLOT, "cannot run gnuplot: %s", cause->message);

@@ -362,6 +362,7 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
   else if (several == 0 && global == 0)
     several =
         plan->keeps_all || plan->cyclic                                        ? 1
+        : plan->schedule->copies > 1                                           ? 2 * plan->pp
         : plan->named != NULL && plan->named->dp_is_n && !plan->named->pp_is_k ? 1
         : plan->named != NULL &&
                 (plan->pp > 1 || plan->named == psi_named_plan_find ("accumulate") || plan->named->pp_is_k)
