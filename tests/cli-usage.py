@@ -273,22 +273,22 @@ def check_defaults():
 
 def check_killed():
     """What psisim starts ends with it."""
-    trainer = subprocess.Popen([PSISIM, "train", "--plan", "dp", "--workers", "2", "--steps", "1000000"],
-                               cwd=FOLDER.name, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    children = f"/proc/{trainer.pid}/task/{trainer.pid}/children"
+    parent = subprocess.Popen([PSISIM, "calibrate", "--backend", "host", "--budget", "60", "-o", "killed.json"],
+                              cwd=FOLDER.name, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    children = f"/proc/{parent.pid}/task/{parent.pid}/children"
     found, deadline = [], time.time() + 10
-    while not found and time.time() < deadline and trainer.poll() is None and os.path.exists(children):
+    while not found and time.time() < deadline and parent.poll() is None and os.path.exists(children):
         with open(children) as file:
             found = file.read().split()
         time.sleep(0.05)
     time.sleep(0.2)
-    trainer.kill()
-    trainer.communicate()
+    parent.kill()
+    parent.wait()
     for child in found:
         while time.time() < deadline and state(child) not in "ZX":
             time.sleep(0.05)
         if state(child) not in "ZX":
-            yield f"a trainer goes on after psisim was killed: {child}"
+            yield f"what psisim started goes on after it was killed: {child}"
             os.kill(int(child), 9)
 
 
