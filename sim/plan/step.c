@@ -104,8 +104,8 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
 
 #define MOST_RANKS 1048576
 #define MOST_OPS 6000000       /* of all programs: 300 bytes each */
-#define MOST_RANK_OPS 20000000 /* of all ranks: 80 bytes each */
-#define MOST_UNLIKE_GPUS 4096  /* beyond, replicas count as equal even if only some cross nodes */
+#define MOST_RANK_OPS 64000000 /* of all ranks: 80 bytes each */
+#define MOST_UNLIKE_GPUS 4096  /* beyond, replicas count as equal even if only some cross nodes; the report says so */
 
 /* One class of ranks for all replicas when they are equal; one for each worker when their batches differ; root and
  * others of a parameter server; every GPU by itself when the user asks, or singles one out. */
@@ -118,7 +118,7 @@ count_classes (PsiStep *step)
     return 1;
   if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
       psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0 ||
-      (step->gpus <= MOST_UNLIKE_GPUS && !psi_step_replicas_alike (step)))
+      (!psi_step_replicas_alike (step) && !(step->takes_unlike_as_equal = step->gpus > MOST_UNLIKE_GPUS)))
     return plan->parameter_server ? MAX (plan->dp, 1) : plan->dp * plan->tp * plan->cp;
   if (plan->worker_batches != NULL)
     return plan->dp;
