@@ -556,10 +556,8 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   if (!run->periodic)
     g_ptr_array_add (plan->warnings,
                      g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));
-  if (step->takes_unlike_as_equal)
-    g_ptr_array_add (plan->warnings,
-                     g_strdup ("replicas lie differently on their nodes and are counted as equal to the "
-                               "first (collapse = no follows every GPU)"));
+  if (step->warning != NULL)
+    g_ptr_array_add (plan->warnings, g_strdup (step->warning));
   plan->digest = psi_account_digest (step->world, run);
   return plan;
 }

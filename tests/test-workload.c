@@ -400,6 +400,23 @@ test_trace (void)
   g_assert_cmpfloat_with_epsilon ((double) saved[1] / 8, 88e6, 9e6);
   g_assert_cmpint (saved[0], >, saved[1] / 2);
   g_assert_cmpint (saved[0], <, saved[1] / 2 + saved[1] / 50);
+
+  /* layer1.0.conv2, 64 to 64 channels by 3 x 3 on 56 x 56 positions: an implicit product in each direction. */
+  const PsiLayerKind *conv = layer_kind (half, 7);
+  static const gint64 shapes[][3] = { { 8 * 3136, 64, 576 }, { 8 * 3136, 64, 576 }, { 64, 576, 8 * 3136 } };
+  g_assert_cmpstr (conv->name, ==, "layer1.0.conv2");
+  g_assert_cmpuint (conv->kernels->len, ==, G_N_ELEMENTS (shapes));
+  for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
+    {
+      const PsiKernel *kernel = &g_array_index (conv->kernels, PsiKernel, i);
+
+      g_assert_cmpint (kernel->kind, ==, PSI_KERNEL_GEMM);
+      g_assert_cmpint (kernel->m, ==, shapes[i][0]);
+      g_assert_cmpint (kernel->n, ==, shapes[i][1]);
+      g_assert_cmpint (kernel->k, ==, shapes[i][2]);
+      g_assert_cmpfloat (kernel->flops, ==, 2.0 * 8 * 3136 * 64 * 576);
+    }
+  g_assert_cmpint (g_array_index (layer_kind (half, 8)->kernels, PsiKernel, 0).kind, ==, PSI_KERNEL_MEMORY);
 }
 
 static void

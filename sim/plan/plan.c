@@ -417,6 +417,7 @@ resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *so
   } formats[] = { { "bf16", PSI_DTYPE_BF16, 2 },
                   { "fp16", PSI_DTYPE_FP16, 2 },
                   { "fp32", PSI_DTYPE_FP32, 4 },
+                  { "tf32", PSI_DTYPE_TF32, 4 },
                   { "fp8", PSI_DTYPE_FP8, 2 },
                   { "mxfp8", PSI_DTYPE_MXFP8, 2 },
                   { "nvfp4", PSI_DTYPE_NVFP4, 2 },

@@ -116,9 +116,17 @@ count_classes (PsiStep *step)
 
   if (plan->cyclic || plan->keeps_all || psi_step_lists_are_workers (step))
     return 1;
-  if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
-      psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0 ||
-      (!psi_step_replicas_alike (step) && !(step->takes_unlike_as_equal = step->gpus > MOST_UNLIKE_GPUS)))
+  gboolean one_by_one =
+      !psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
+      psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0;
+  if (!one_by_one && !psi_step_replicas_alike (step))
+    {
+      one_by_one = step->gpus <= MOST_UNLIKE_GPUS;
+      step->warning = one_by_one ? NULL
+                                 : "replicas lie differently on their nodes and are counted as equal to the first "
+                                   "(collapse = no follows every GPU)";
+    }
+  if (one_by_one)
     return plan->parameter_server ? MAX (plan->dp, 1) : plan->dp * plan->tp * plan->cp;
   if (plan->worker_batches != NULL)
     return plan->dp;

@@ -145,9 +145,9 @@ typedef struct _PsiStep
   PsiWorld *world;
   GArray *infos; /* of PsiTransferInfo, by PsiTransferId */
   PsiStepRank *ranks;
-  guint n_ranks, n_classes;       /* ranks = lists x classes */
-  gboolean takes_unlike_as_equal; /* too many GPUs that lie differently on nodes to follow each */
-  guint gpus, strides[4];         /* strides of tp, cp, dp, pp in GPU numbers */
+  guint n_ranks, n_classes; /* ranks = lists x classes */
+  const char *warning;      /* for the report, or NULL */
+  guint gpus, strides[4];   /* strides of tp, cp, dp, pp in GPU numbers */
   PsiTopology topology;
   GHashTable *shared_links; /* level, domain and direction -> PsiLinkId + 1 */
   GHashTable *ports;        /* key -> PsiPortId + 1 */
