@@ -208,6 +208,41 @@ count_comms (const PsiLayerKind *kind, PsiPass pass, PsiCommOp comm, gint64 byte
   return n;
 }
 
+/* Transformer Engine keeps the inputs of products in the products' format, bytes per token of a llama block:
+ * 2 (2h) residuals, i (2h) norm outputs, 2 (q + 2k), 2 q attention output and i q its cast, 4f gate and up, i f, 4a
+ * log-sum-exp; i = 1 for fp8, 1 + 1/32 for mxfp8, 1/2 + 1/16 for nvfp4. In bf16 the cast of the attention's output is
+ * the output itself. */
+static void
+test_narrow_inputs (void)
+{
+  static const struct
+  {
+    PsiDtype dtype;
+    double each;
+  } cases[] = { { PSI_DTYPE_FP8, 1 }, { PSI_DTYPE_MXFP8, 1 + 1.0 / 32 }, { PSI_DTYPE_NVFP4, 0.5 + 1.0 / 16 } };
+  const double h = 4096, q = 4096, k = 1024, f = 14336, a = 32, tokens = 2048;
+  PsiLowering lowering = plain;
+
+  lowering.megatron = TRUE;
+  lowering.framework = psi_framework_find ("megatron-core");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  lowering.sequence = 2048;
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-3-8b");
+      double wide = 4 * h + 2 * (q + 2 * k) + 2 * q + 4 * f + 4 * a, e = cases[i].each;
+
+      lowering.dtype = cases[i].dtype;
+      g_autoptr (PsiModel) narrow = expand (settings, &lowering, 1);
+      g_assert_cmpint (find_kind (narrow, "block")->saved_bytes, ==, (gint64) (tokens * (wide + e * (2 * h + q + f))));
+      /* The head's product runs in 16 bits, so its input stays as it is. */
+      lowering.dtype = PSI_DTYPE_BF16;
+      g_autoptr (PsiModel) plain_model = expand (settings, &lowering, 1);
+      g_assert_cmpint (find_kind (plain_model, "block")->saved_bytes, ==, (gint64) (tokens * (wide + 2 * (2 * h + f))));
+      g_assert_cmpint (find_kind (plain_model, "head")->saved_bytes, ==, find_kind (narrow, "head")->saved_bytes);
+    }
+}
+
 static void
 test_tensor_parallel (void)
 {
@@ -483,6 +518,7 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/presets/parameters", test_parameters);
   g_test_add_func ("/workload/gpt/korthikanti", test_korthikanti);
   g_test_add_func ("/workload/llama/saved", test_llama_saved);
+  g_test_add_func ("/workload/llama/narrow-inputs", test_narrow_inputs);
   g_test_add_func ("/workload/block/tensor-parallel", test_tensor_parallel);
   g_test_add_func ("/workload/block/context-parallel", test_context_parallel);
   g_test_add_func ("/workload/gpt/flops", test_flops);

@@ -78,12 +78,23 @@ psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
 }
 
 void
-psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last)
+psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer, gboolean is_first,
+                            PsiOpId first, PsiOpId last)
 {
+  const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
+  gboolean sums = step->plan->fsdp && step->plan->pp > 1;
   LayerWork work = { 0 };
 
   add_layer_work (step, rank, layer, &work);
   gint64 bytes = work.dense_bytes + work.expert_bytes;
+  /* FSDP under a pipeline sums whole gradients until the last micro-batch. */
+  if (sums && psi_step_group_size (step, PSI_DIMENSION_SHARD) > 1)
+    {
+      if (is_first)
+        psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
+      if (!psi_step_is_last_use (step, rank, token))
+        return;
+    }
   PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER,
                                        PSI_DIMENSION_SHARD, wire_bytes (step, work.dense_bytes), PSI_TRAFFIC_GRADIENTS);
   PsiOpId routed =
@@ -112,7 +123,10 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
     psi_program_after (rank->program, dense, last, 0);
   if (routed != PSI_OP_NONE)
     psi_program_after (rank->program, routed, last, 0);
-  psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
+  /* The head's gradient comes after the loss is through with the logits. */
+  gboolean late = step->plan->fsdp && kind->never_recomputed;
+  if (!sums)
+    psi_program_delta (rank->program, late ? last : first, late, PSI_MEMORY_GRADIENTS, bytes);
   psi_program_delta (rank->program, end, TRUE, PSI_MEMORY_GRADIENTS, -bytes);
   rank->ready[layer] = end;
 }

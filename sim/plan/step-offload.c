@@ -2,9 +2,10 @@
 /* State that lives in the host's memory and passes over the link between GPU and host.
  *
  *   optimizer     moments and master copies never touch the GPU: each element's gradient goes to the host, which
- * updates it, and the parameter comes back: t = elements (g + p + K traffic) / B parameters    a layer's parameters
- * come for its forward and again for its backward; two layers are on the GPU activations   what a layer keeps leaves
- * after its forward and returns for its backward
+ *                 updates it, and the parameter comes back: t = elements (g + p + K traffic) / B
+ *   parameters    a layer's parameters come for its forward and again for its backward; two layers are on the GPU
+ *   activations   what a layer keeps leaves after its forward and returns for its backward; with offload_layers = n
+ *                 the first n blocks do so (Megatron's cpu_offloading_num_layers)
  *
  * B is the machine's host link, one direction; g, p, K bytes of gradient, parameter and optimizer traffic. Transfers of
  * a layer run beside its own work: the longer of the two counts. The host's update is taken to run at the rate of the
@@ -33,13 +34,24 @@ psi_step_offload_optimizer_ps (const PsiStep *step, double elements)
       step, elements * (plan->gradient_bytes_each + plan->parameter_bytes_each + plan->optimizer_traffic_each));
 }
 
+gboolean
+psi_step_offloads_activations (const PsiStep *step, guint layer)
+{
+  const PsiPlan *plan = step->plan;
+  guint first = psi_step_model (step)->first_block;
+
+  return plan->offload == PSI_OFFLOAD_ACTIVATIONS &&
+         (plan->offload_layers == G_MAXUINT || (layer >= first && layer - first < plan->offload_layers));
+}
+
 PsiTime
-psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, gint64 kept_bytes, PsiTime work_ps)
+psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, guint layer, gint64 kept_bytes,
+                           PsiTime work_ps)
 {
   PsiOffload offload = step->plan->offload;
-  gint64 bytes = offload == PSI_OFFLOAD_ACTIVATIONS  ? kept_bytes
-                 : offload == PSI_OFFLOAD_PARAMETERS ? psi_layer_parameter_bytes (step, kind)
-                                                     : 0;
+  gint64 bytes = psi_step_offloads_activations (step, layer) ? kept_bytes
+                 : offload == PSI_OFFLOAD_PARAMETERS         ? psi_layer_parameter_bytes (step, kind)
+                                                             : 0;
 
   if (offload == PSI_OFFLOAD_PARAMETERS && step->plan->zero == 3)
     bytes /= psi_step_group_size (step, PSI_DIMENSION_SHARD);

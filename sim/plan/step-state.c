@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes that are always there, per rank and class.
  *
- *   parameters  P            zero 3: P / D; cyclic with one shared copy: x versions in use at once
+ *   parameters  P            zero 3: P / D, in FSDP of the fp32 copy; cyclic with one shared copy: x versions in use
  *   gradients   G            zero 2, 3: G / D
  *   optimizer   K elements   zero 1, 2, 3: / D; only on the rank that updates (cyclic, parameter server)
  *
@@ -114,6 +114,8 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
                 rank->base[PSI_MEMORY_OPTIMIZER] += (gint64) optimizer_bytes;
               continue;
             }
+          if (plan->zero == 3 && kind->parameter_bytes == 0)
+            parameter_bytes = kind->parameters * plan->resting_parameter_bytes_each;
           gint64 dense = (gint64) ((1 - experts) * (double) parameter_bytes), routed = parameter_bytes - dense;
           rank->base[PSI_MEMORY_PARAMETERS] +=
               plan->zero >= 3 ? share (dense, shards) + share (routed, expert_shards) : parameter_bytes * copies;
@@ -137,7 +139,9 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
           guint n = plan->zero >= 1 ? shards : 1;
 
           rank->base[PSI_MEMORY_PARAMETERS] +=
-              share (model->tied_parameters * plan->parameter_bytes_each, plan->zero >= 3 ? n : 1);
+              share (model->tied_parameters *
+                         (plan->zero == 3 ? plan->resting_parameter_bytes_each : plan->parameter_bytes_each),
+                     plan->zero >= 3 ? n : 1);
           rank->base[PSI_MEMORY_GRADIENTS] +=
               share (model->tied_parameters * plan->gradient_bytes_each, plan->zero >= 2 ? n : 1);
           rank->base[PSI_MEMORY_OPTIMIZER] +=

@@ -7,6 +7,7 @@
  *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
+ *   step-gather.c     sharded parameters for a pass
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
@@ -271,11 +272,24 @@ void psi_step_close_gates (PsiStepRank *rank);
 /* The rank that works on a part for a micro-batch, in the replica of `like`. */
 PsiStepRank *psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch);
 
+/* step-gather.c */
+/* Gather a layer's parameters for a use; PSI_OP_NONE if they are there. */
+PsiOpId psi_step_gather (PsiStep *step, PsiStepRank *rank, guint layer, gboolean forward);
+/* The use, ops `first` .. `last` of the token, is over. */
+void psi_step_end_use (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer, PsiOpId gathered,
+                       PsiOpId first, PsiOpId last);
+/* Is a layer's gathered copy kept from one use to the next? */
+gboolean psi_step_stays_gathered (const PsiStep *step, const PsiLayerKind *kind);
+/* Is the token the last of the rank's step that works on its part? */
+gboolean psi_step_is_last_use (const PsiStep *step, const PsiStepRank *rank, const PsiToken *token);
+
 /* step-gradients.c */
 /* The end of a rank's step: reduce, clip, update, share. */
 void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
-/* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops. */
-void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last);
+/* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops; `is_first`: of the
+ * step. */
+void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer,
+                                 gboolean is_first, PsiOpId first, PsiOpId last);
 /* reduce_every: gradients of a part that are summed in the middle of the step, called after each of its backwards. */
 void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
 PsiOpId psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part);
@@ -300,7 +314,9 @@ gint64 psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint
 /* step-offload.c: time of an update in the host; time that a layer's pass waits for the host beyond its own work; bytes
  * that are not on the GPU after all */
 PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
-PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, gint64 kept_bytes, PsiTime work_ps);
+PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, guint layer, gint64 kept_bytes,
+                                   PsiTime work_ps);
+gboolean psi_step_offloads_activations (const PsiStep *step, guint layer);
 void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
 
 /* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take

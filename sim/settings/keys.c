@@ -182,6 +182,8 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "format gradients are sent in, if not their own" },
   PLAN (OFFLOAD), .name = "offload", ONE_OF ("none optimizer activations parameters"), .fallback = "none",
     .help = "what is kept in the host's memory" },
+  PLAN (OFFLOAD_LAYERS), .name = "offload_layers", COUNT (1, 100000),
+    .help = "offload activations: of the first n layers of the model only; of all unless written" },
   PLAN (LOSS_CHUNKS), .name = "loss_chunks", COUNT (1, 1e6),
     .help = "pieces the logits and the loss are computed in; the framework's unless written" },
   PLAN (COMPILE), .name = "compile", YES_NO, .fallback = "no",
@@ -191,7 +193,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
   PLAN (FUSED_LOSS), .name = "fused_loss", YES_NO, .fallback = "no",
     .help = "the loss in one kernel over the logits, without a copy of them in fp32 (megatron)" },
   PLAN (FRAMEWORK), .name = "framework", 
-    ONE_OF ("pytorch megatron megatron-core megatron-deepspeed megatron-eager megatron-eager-rms nanotron torchtitan torchtune composer llm.c"),
+    ONE_OF ("pytorch megatron megatron-core megatron-bridge megatron-deepspeed megatron-eager megatron-eager-rms nanotron torchtitan torchtitan-2024 torchtune composer llm.c"),
     .fallback = "pytorch",
     .help = "whose defaults, buffers, kernels, host cost and allocator" },
 };

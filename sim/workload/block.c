@@ -27,7 +27,7 @@
  * Context parallelism divides the tokens; keys and values travel once around the group forward, twice backward.
  * The gather of norm outputs for the weight gradient under sequence parallelism hides behind the input gradient and is
  * not modelled. Source: Megatron-LM, Transformer Engine and torchtitan code; measured peaks to 1-2 % for Megatron,
- * about 9 % for eager PyTorch. Limits: fp8 keeps 16-bit activations; experts are balanced. */
+ * about 9 % for eager PyTorch. Limits: experts are balanced. */
 #include "block.h"
 
 static gboolean
@@ -135,6 +135,28 @@ memory_of (const PsiLowering *lowering)
   return lowering->memory != NULL ? lowering->memory : psi_framework_memory_of_base (lowering->megatron);
 }
 
+/* What a product keeps of its 16-bit input: Transformer Engine saves it as it was cast for the product. mxfp8 has a
+ * scale byte for each 32 elements, nvfp4 one for each 16. */
+static gint64
+kept_input_bytes (const PsiLower *lower, gint64 bytes)
+{
+  gint64 elements = bytes / lower->element_bytes;
+
+  if (!memory_of (lower->lowering)->narrow_inputs)
+    return bytes;
+  switch (lower->dtype)
+    {
+    case PSI_DTYPE_FP8:
+      return elements;
+    case PSI_DTYPE_MXFP8:
+      return elements + elements / 32;
+    case PSI_DTYPE_NVFP4:
+      return elements / 2 + elements / 16;
+    default:
+      return bytes;
+    }
+}
+
 /* A product along the sequence's tp shards that keeps its gathered input. */
 static void
 save_whole_input (PsiLower *lower, const PsiBlock *block)
@@ -173,7 +195,7 @@ psi_block_norm (PsiLower *lower, const PsiBlock *block)
   if (block->rms && is_unfused (lower, framework != NULL ? framework->norm : PSI_KERNELS_FUSED))
     psi_lower_save (lower, lower->element_bytes == 4 ? 2 * stream_bytes : 4 * stream_bytes);
   else
-    psi_lower_save (lower, stream_bytes);
+    psi_lower_save (lower, lower->feeds_products ? kept_input_bytes (lower, stream_bytes) : stream_bytes);
   psi_lower_add_parameters (lower, block->rms ? block->hidden : 2 * block->hidden);
 }
 
@@ -210,7 +232,9 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   gint64 q_bytes = tokens * q * width / tp, kv_bytes = 2 * key_tokens * k * width / tp;
 
   begin_rerun (lower);
+  lower->feeds_products = TRUE;
   psi_block_norm (lower, block);
+  lower->feeds_products = FALSE;
   psi_lower_enter_tp (lower, whole_bytes);
   save_whole_input (lower, block);
   if (cross || (!lower->lowering->megatron && block->rope))
@@ -246,6 +270,8 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
     psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_GATHER, PSI_GROUP_CP, kv_bytes * lower->lowering->cp);
 
   psi_lower_save (lower, q_bytes);
+  if (kept_input_bytes (lower, q_bytes) < q_bytes) /* the attention keeps its output, the product its own cast */
+    psi_lower_save (lower, kept_input_bytes (lower, q_bytes));
   if (lower->lowering->attention_copy && lower->lowering->flash)
     psi_lower_save (lower, q_bytes);
   psi_lower_linear (lower, tokens, q, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
@@ -273,7 +299,8 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
                      (double) inner_bytes / lower->element_bytes);
   const PsiFramework *framework = lower->lowering->framework;
   gboolean unfused = is_unfused (lower, framework != NULL ? framework->gate : PSI_KERNELS_FUSED);
-  psi_lower_save (lower, inner_bytes * (!block->gated ? 2 : unfused ? 4 : 3));
+  psi_lower_save (lower, inner_bytes * (!block->gated ? 1 : unfused ? 3 : 2));
+  psi_lower_save (lower, kept_input_bytes (lower, inner_bytes));
   /* Of three products the last one's result stays, of two nothing needs it. */
   end_rerun (lower, block->gated ? psi_block_stream_bytes (lower, block) : 0);
   psi_lower_linear (lower, tokens, ffn, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
@@ -285,7 +312,9 @@ psi_block_mlp (PsiLower *lower, const PsiBlock *block)
   gint64 whole_bytes = psi_block_whole_bytes (lower, block);
 
   begin_rerun (lower);
+  lower->feeds_products = TRUE;
   psi_block_norm (lower, block);
+  lower->feeds_products = FALSE;
   psi_lower_enter_tp (lower, whole_bytes);
   save_whole_input (lower, block);
   psi_block_mlp_products (lower, block, block->ffn);
@@ -386,9 +415,11 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   kept_bytes = chunk * (fused      ? memory->fused_loss_bytes
                         : compiled ? memory->compiled_loss_bytes[0]
                                    : memory->loss_kept_bytes + wide);
-  loss_bytes = chunk * (fused      ? memory->fused_loss_bytes
-                        : compiled ? memory->compiled_loss_bytes[1]
-                                   : memory->loss_peak_bytes);
+  guint sharded_bytes = lower.tp > 1 ? memory->sharded_loss_bytes[compiled] : 0;
+  loss_bytes = chunk * (fused               ? memory->fused_loss_bytes
+                        : sharded_bytes > 0 ? sharded_bytes
+                        : compiled          ? memory->compiled_loss_bytes[1]
+                                            : memory->loss_peak_bytes);
   gradient_bytes = chunk * width + matrix * width;
   psi_lower_save (&lower, kept_bytes);
 

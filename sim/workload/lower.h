@@ -58,6 +58,7 @@ typedef struct
   gint64 largest_matrix;   /* elements of one GPU's largest weight */
   gint64 flow_bytes;       /* largest gradient alive between two ops of the backward */
   gboolean in_core;
+  gboolean feeds_products;  /* the norm that follows feeds products, not a router or the head */
   gboolean select_products; /* selective recompute as PyTorch does it: keep what psi_lower_keep() names, run the rest */
   gint64 kept_bytes;        /* what selective recompute keeps then */
 } PsiLower;
