@@ -84,6 +84,13 @@ psi_plan_resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelS
   /* Each state is read and written, the gradient read, the parameter written. */
   plan->optimizer_traffic_each =
       o > 0 ? 2 * plan->optimizer_bytes_each + plan->gradient_bytes_each + 2 * plan->resting_parameter_bytes_each : 0;
+  if (source->adapters.rank > 0)
+    psi_plan_assume (plan,
+                     "LoRA of rank %" G_GINT64_FORMAT " on %s: %" G_GINT64_FORMAT
+                     " elements are trained, %" G_GINT64_FORMAT " frozen%s%s",
+                     source->adapters.rank, psi_settings_text (s, PSI_KEY_LORA_TARGETS), source->adapter_parameters,
+                     source->parameters, source->adapters.base != PSI_BASE_WIDE ? ", those of blocks in " : "",
+                     source->adapters.base != PSI_BASE_WIDE ? psi_settings_text (s, PSI_KEY_LORA_BASE) : "");
   if (!source->is_uniform)
     psi_plan_assume (plan, "%s: %u bytes per parameter, %u per gradient, %g of optimizer state (%s)", precision,
                      plan->resting_parameter_bytes_each, plan->gradient_bytes_each, plan->optimizer_bytes_each,

@@ -121,9 +121,10 @@ part_elements (const PsiStep *step, const PsiStepRank *rank, guint part, gint64 
     {
       const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, l);
 
-      elements += (double) kind->parameters * kind->trainable_fraction;
+      elements += (double) psi_kind_trainable (kind);
       *ret_gradient_bytes += psi_layer_gradient_bytes (step, kind);
-      *ret_parameter_bytes += psi_layer_parameter_bytes (step, kind);
+      *ret_parameter_bytes +=
+          step->plan->zero == 3 ? psi_layer_parameter_bytes (step, kind) : psi_layer_trained_bytes (step, kind);
     }
   return elements;
 }

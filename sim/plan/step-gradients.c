@@ -23,7 +23,7 @@
 typedef struct
 {
   gint64 dense_bytes, expert_bytes;           /* gradients */
-  gint64 dense_parameters, expert_parameters; /* bytes of parameters */
+  gint64 dense_parameters, expert_parameters; /* bytes of parameters that an update changes */
   double elements, expert_elements;           /* trainable */
 } LayerWork;
 
@@ -31,10 +31,9 @@ static void
 add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, LayerWork *work)
 {
   const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
-  gint64 elements = kind->parameter_bytes > 0 ? kind->parameter_bytes / 2 : kind->parameters;
-  double experts = kind->parameters > 0 ? (double) kind->expert_parameters / (double) kind->parameters : 0;
-  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind),
-         parameter_bytes = psi_layer_parameter_bytes (step, kind);
+  gint64 elements = psi_layer_trained (kind);
+  double experts = elements > 0 ? (double) psi_layer_trained_experts (kind) / (double) elements : 0;
+  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind), parameter_bytes = psi_layer_trained_bytes (step, kind);
   gint64 routed = (gint64) (experts * (double) gradient_bytes);
 
   work->expert_bytes += routed;
@@ -42,8 +41,8 @@ add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, Layer
   routed = (gint64) (experts * (double) parameter_bytes);
   work->expert_parameters += routed;
   work->dense_parameters += parameter_bytes - routed;
-  work->elements += (1 - experts) * (double) elements * kind->trainable_fraction;
-  work->expert_elements += experts * (double) elements * kind->trainable_fraction;
+  work->elements += (1 - experts) * (double) elements;
+  work->expert_elements += experts * (double) elements;
 }
 
 /* Bytes of gradients on the wire. */
@@ -278,12 +277,12 @@ add_tied (PsiStep *step, PsiStepRank *rank, GArray *buckets)
   const PsiModel *model = rank->shape->model;
   guint last_part = step->partition.n_parts - 1;
 
-  if (model->tied_parameters == 0 || last_part == 0 || step->schedule->places != NULL)
+  if (psi_step_tied_trained (model) == 0 || last_part == 0 || step->schedule->places != NULL)
     return;
   PsiStepRank *first = psi_step_rank_of_part (step, rank, 0, 0),
               *last = psi_step_rank_of_part (step, rank, last_part, 0);
   PsiStepRank *other = rank == first ? last : rank == last ? first : NULL;
-  gint64 bytes = model->tied_parameters * plan->gradient_bytes_each;
+  gint64 bytes = psi_step_tied_trained (model) * plan->gradient_bytes_each;
   guint layer = rank == first ? 0 : model->layers->len - 1;
 
   if (other == NULL || other == rank || plan->parameter_server)

@@ -306,6 +306,12 @@ guint psi_step_versions (const PsiStep *step, guint part);
 /* step-state.c */
 gint64 psi_layer_parameter_bytes (const PsiStep *step, const PsiLayerKind *kind);
 gint64 psi_layer_gradient_bytes (const PsiStep *step, const PsiLayerKind *kind);
+/* Elements, and bytes of parameters, that an update changes; those of experts alone. */
+gint64 psi_layer_trained (const PsiLayerKind *kind);
+gint64 psi_layer_trained_experts (const PsiLayerKind *kind);
+gint64 psi_layer_trained_bytes (const PsiStep *step, const PsiLayerKind *kind);
+/* Elements of the tensor that first and last layer share, as far as they are trained. */
+gint64 psi_step_tied_trained (const PsiModel *model);
 void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
 
 /* step-pass.c: what the forward of a layer keeps for its backward */

@@ -137,8 +137,8 @@ memory_of (const PsiLowering *lowering)
 
 /* What a product keeps of its 16-bit input: Transformer Engine saves it as it was cast for the product. mxfp8 has a
  * scale byte for each 32 elements, nvfp4 one for each 16. */
-static gint64
-kept_input_bytes (const PsiLower *lower, gint64 bytes)
+gint64
+psi_block_kept_input_bytes (const PsiLower *lower, gint64 bytes)
 {
   gint64 elements = bytes / lower->element_bytes;
 
@@ -159,9 +159,9 @@ kept_input_bytes (const PsiLower *lower, gint64 bytes)
 
 /* A product along the sequence's tp shards that keeps its gathered input. */
 static void
-save_whole_input (PsiLower *lower, const PsiBlock *block)
+save_whole_input (PsiLower *lower, const PsiBlock *block, guint targets)
 {
-  if (lower->sequence_shards > 1 && memory_of (lower->lowering)->whole_inputs)
+  if (lower->sequence_shards > 1 && psi_lower_wants_input (lower, targets) && memory_of (lower->lowering)->whole_inputs)
     psi_lower_save (lower, psi_block_whole_bytes (lower, block));
 }
 
@@ -187,15 +187,22 @@ void
 psi_block_norm (PsiLower *lower, const PsiBlock *block)
 {
   gint64 stream_bytes = psi_block_stream_bytes (lower, block);
+  const PsiFramework *framework = lower->lowering->framework;
+  gboolean wanted = psi_lower_wants_input (lower, lower->feeds);
 
   psi_lower_save (lower, stream_bytes); /* input, that is the residual */
   psi_lower_element (lower, block->rms ? PSI_ELEMENT_RMSNORM : PSI_ELEMENT_LAYERNORM,
                      (double) stream_bytes / lower->element_bytes);
-  const PsiFramework *framework = lower->lowering->framework;
   if (block->rms && is_unfused (lower, framework != NULL ? framework->norm : PSI_KERNELS_FUSED))
-    psi_lower_save (lower, lower->element_bytes == 4 ? 2 * stream_bytes : 4 * stream_bytes);
-  else
-    psi_lower_save (lower, lower->feeds_products ? kept_input_bytes (lower, stream_bytes) : stream_bytes);
+    {
+      /* fp32 copy; what the weight's gradient wants; output */
+      gboolean trained = lower->lowering->adapters.rank == 0;
+
+      psi_lower_save (lower, (lower->element_bytes == 4 ? 0 : 2 * stream_bytes) + (trained ? stream_bytes : 0) +
+                                 (wanted ? stream_bytes : 0));
+    }
+  else if (wanted)
+    psi_lower_save (lower, lower->feeds != 0 ? psi_block_kept_input_bytes (lower, stream_bytes) : stream_bytes);
   psi_lower_add_parameters (lower, block->rms ? block->hidden : 2 * block->hidden);
 }
 
@@ -232,11 +239,11 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   gint64 q_bytes = tokens * q * width / tp, kv_bytes = 2 * key_tokens * k * width / tp;
 
   begin_rerun (lower);
-  lower->feeds_products = TRUE;
+  lower->feeds = cross ? PSI_TARGET_Q : PSI_TARGET_Q | PSI_TARGET_K | PSI_TARGET_V;
   psi_block_norm (lower, block);
-  lower->feeds_products = FALSE;
   psi_lower_enter_tp (lower, whole_bytes);
-  save_whole_input (lower, block);
+  save_whole_input (lower, block, lower->feeds);
+  lower->feeds = 0;
   if (cross || (!lower->lowering->megatron && block->rope))
     {
       end_rerun (lower, q_bytes);
@@ -251,6 +258,9 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
       end_rerun (lower, q_bytes + kv_bytes);
       psi_lower_linear (lower, tokens, block->hidden, q + 2 * k, PSI_SPLIT_COLUMN, block->qkv_bias);
     }
+  psi_lower_adapter (lower, PSI_TARGET_Q, tokens, block->hidden, q, PSI_SPLIT_COLUMN);
+  psi_lower_adapter (lower, PSI_TARGET_K, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN);
+  psi_lower_adapter (lower, PSI_TARGET_V, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN);
   begin_rerun (lower);
   psi_lower_element (lower, PSI_ELEMENT_LAYOUT, (double) (q_bytes + kv_bytes) / (double) width);
   if (block->rope)
@@ -269,12 +279,16 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   if (MAX (lower->lowering->cp, 1) > 1)
     psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_GATHER, PSI_GROUP_CP, kv_bytes * lower->lowering->cp);
 
-  psi_lower_save (lower, q_bytes);
-  if (kept_input_bytes (lower, q_bytes) < q_bytes) /* the attention keeps its output, the product its own cast */
-    psi_lower_save (lower, kept_input_bytes (lower, q_bytes));
+  gboolean wanted = psi_lower_wants_input (lower, PSI_TARGET_O);
+  if (wanted || lower->lowering->flash)
+    psi_lower_save (lower, q_bytes);
+  if (wanted && psi_block_kept_input_bytes (lower, q_bytes) <
+                    q_bytes) /* the attention keeps its output, the product its own cast */
+    psi_lower_save (lower, psi_block_kept_input_bytes (lower, q_bytes));
   if (lower->lowering->attention_copy && lower->lowering->flash)
     psi_lower_save (lower, q_bytes);
   psi_lower_linear (lower, tokens, q, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
+  psi_lower_adapter (lower, PSI_TARGET_O, tokens, q, block->hidden, PSI_SPLIT_ROW);
   psi_lower_leave_tp (lower, whole_bytes);
   psi_block_residual (lower, block);
   end_rerun (lower, 0);
@@ -295,15 +309,20 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
     }
   else
     psi_lower_linear (lower, tokens, block->hidden, block->gated ? 2 * ffn : ffn, PSI_SPLIT_COLUMN, block->linear_bias);
+  if (block->gated)
+    psi_lower_adapter (lower, PSI_TARGET_GATE, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN);
+  psi_lower_adapter (lower, PSI_TARGET_UP, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN);
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU,
                      (double) inner_bytes / lower->element_bytes);
   const PsiFramework *framework = lower->lowering->framework;
   gboolean unfused = is_unfused (lower, framework != NULL ? framework->gate : PSI_KERNELS_FUSED);
   psi_lower_save (lower, inner_bytes * (!block->gated ? 1 : unfused ? 3 : 2));
-  psi_lower_save (lower, kept_input_bytes (lower, inner_bytes));
+  if (psi_lower_wants_input (lower, PSI_TARGET_DOWN))
+    psi_lower_save (lower, psi_block_kept_input_bytes (lower, inner_bytes));
   /* Of three products the last one's result stays, of two nothing needs it. */
   end_rerun (lower, block->gated ? psi_block_stream_bytes (lower, block) : 0);
   psi_lower_linear (lower, tokens, ffn, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
+  psi_lower_adapter (lower, PSI_TARGET_DOWN, tokens, ffn, block->hidden, PSI_SPLIT_ROW);
 }
 
 void
@@ -312,11 +331,11 @@ psi_block_mlp (PsiLower *lower, const PsiBlock *block)
   gint64 whole_bytes = psi_block_whole_bytes (lower, block);
 
   begin_rerun (lower);
-  lower->feeds_products = TRUE;
+  lower->feeds = PSI_TARGET_GATE | PSI_TARGET_UP;
   psi_block_norm (lower, block);
-  lower->feeds_products = FALSE;
   psi_lower_enter_tp (lower, whole_bytes);
-  save_whole_input (lower, block);
+  save_whole_input (lower, block, lower->feeds);
+  lower->feeds = 0;
   psi_block_mlp_products (lower, block, block->ffn);
   psi_lower_leave_tp (lower, whole_bytes);
   psi_block_residual (lower, block);
@@ -420,7 +439,7 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
                         : sharded_bytes > 0 ? sharded_bytes
                         : compiled          ? memory->compiled_loss_bytes[1]
                                             : memory->loss_peak_bytes);
-  gradient_bytes = chunk * width + matrix * width;
+  gradient_bytes = chunk * width + (lowering->adapters.rank == 0 ? matrix * width : 0);
   psi_lower_save (&lower, kept_bytes);
 
   kind->input_bytes = psi_block_stream_bytes (&lower, block);
@@ -451,15 +470,21 @@ PsiModel *
 psi_block_expand (const PsiModelDimensions *d, const PsiLowering *lowering, PsiBlockBuild build, GError **error)
 {
   gint64 sequence = lowering->sequence > 0 && d->image_size == 0 ? lowering->sequence : d->sequence;
-  double flops = 0.0;
+  double flops = 0.0, frozen_flops = 0.0;
   PsiModel *model;
 
   if (!check_degrees (d, lowering, sequence, error))
     return NULL;
   model = build (d, lowering, sequence);
   for (guint i = 0; i < model->layers->len; i++)
-    flops += psi_model_kind (model, g_array_index (model->layers, PsiLayer, i).kind)->model_flops;
+    {
+      const PsiLayerKind *kind = psi_model_kind (model, g_array_index (model->layers, PsiLayer, i).kind);
+
+      flops += kind->model_flops;
+      frozen_flops += kind->frozen_flops;
+    }
   model->model_flops_per_sample = flops / (double) MAX (lowering->micro_batch, 1);
+  model->frozen_flops_per_sample = frozen_flops / (double) MAX (lowering->micro_batch, 1);
   model->tokens_per_sample = sequence;
   model->parameters = psi_block_count (d, build);
   model->description =

@@ -25,6 +25,9 @@ gint64 psi_block_padded_vocabulary (gint64 vocab, const PsiLowering *lowering);
 gint64 psi_block_stream_bytes (const PsiLower *lower, const PsiBlock *block);
 gint64 psi_block_whole_bytes (const PsiLower *lower, const PsiBlock *block);
 
+/* What a product keeps of its input of `bytes` in 16 bits. */
+gint64 psi_block_kept_input_bytes (const PsiLower *lower, gint64 bytes);
+
 /* norm + q, k, v + attention + output projection + residual. `cross`: keys and values from another tensor, which is
  * saved elsewhere. */
 void psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross);

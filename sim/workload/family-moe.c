@@ -36,12 +36,16 @@ add_latent_attention (PsiLower *lower, const PsiBlock *block, const PsiModelDime
     }
   else
     psi_lower_linear (lower, tokens, d->hidden, d->heads * d_key, PSI_SPLIT_COLUMN, FALSE);
+  psi_lower_adapter (lower, PSI_TARGET_Q, tokens, d->q_lora_rank > 0 ? d->q_lora_rank : d->hidden, d->heads * d_key,
+                     PSI_SPLIT_COLUMN);
   psi_lower_linear (lower, tokens, d->hidden, d->kv_lora_rank + d->qk_rope_head_dim, PSI_SPLIT_NONE, FALSE);
   psi_lower_element (lower, PSI_ELEMENT_RMSNORM, (double) (tokens * d->kv_lora_rank));
   psi_lower_add_parameters (lower, d->kv_lora_rank);
   psi_lower_save (lower, (2 * d->kv_lora_rank + d->qk_rope_head_dim) * tokens * width / shards);
   psi_lower_linear (lower, tokens, d->kv_lora_rank, d->heads * (d->qk_nope_head_dim + d->v_head_dim), PSI_SPLIT_COLUMN,
                     FALSE);
+  psi_lower_adapter (lower, PSI_TARGET_K | PSI_TARGET_V, tokens, d->kv_lora_rank,
+                     d->heads * (d->qk_nope_head_dim + d->v_head_dim), PSI_SPLIT_COLUMN);
   psi_lower_element (lower, PSI_ELEMENT_ROPE, (double) (tokens * (heads + 1) * d->qk_rope_head_dim));
   psi_lower_element (lower, PSI_ELEMENT_LAYOUT, (double) (tokens * heads * (2 * d_key + d->v_head_dim)));
   psi_lower_save (lower, tokens * heads * (2 * d_key + d->v_head_dim) * width);
@@ -58,6 +62,7 @@ add_latent_attention (PsiLower *lower, const PsiBlock *block, const PsiModelDime
 
   psi_lower_save (lower, tokens * heads * d->v_head_dim * width);
   psi_lower_linear (lower, tokens, d->heads * d->v_head_dim, d->hidden, PSI_SPLIT_ROW, FALSE);
+  psi_lower_adapter (lower, PSI_TARGET_O, tokens, d->heads * d->v_head_dim, d->hidden, PSI_SPLIT_ROW);
   psi_lower_leave_tp (lower, whole_bytes);
   psi_block_residual (lower, block);
 }
@@ -88,15 +93,25 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
   psi_lower_enter_tp (lower, routed_bytes);
-  psi_lower_save (lower, routed_bytes);
+  if (psi_lower_wants_input (lower, PSI_TARGET_GATE | PSI_TARGET_UP))
+    psi_lower_save (lower, psi_block_kept_input_bytes (lower, routed_bytes));
   psi_lower_experts (lower, routed, routed * cp, d->hidden, block->gated ? 2 * d->expert_ffn : d->expert_ffn,
                      PSI_SPLIT_COLUMN, d->experts / ep);
+  if (block->gated)
+    psi_lower_expert_adapters (lower, PSI_TARGET_GATE, routed, routed * cp, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
+                               d->experts / ep);
+  psi_lower_expert_adapters (lower, PSI_TARGET_UP, routed, routed * cp, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
+                             d->experts / ep);
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU, (double) inner);
   psi_lower_save (lower, inner * width *
-                             (!block->gated                                           ? 2
-                              : lower->lowering->megatron || lower->lowering->compile ? 3
-                                                                                      : 4));
+                             (!block->gated                                           ? 1
+                              : lower->lowering->megatron || lower->lowering->compile ? 2
+                                                                                      : 3));
+  if (psi_lower_wants_input (lower, PSI_TARGET_DOWN))
+    psi_lower_save (lower, psi_block_kept_input_bytes (lower, inner * width));
   psi_lower_experts (lower, routed, routed * cp, d->expert_ffn, d->hidden, PSI_SPLIT_ROW, d->experts / ep);
+  psi_lower_expert_adapters (lower, PSI_TARGET_DOWN, routed, routed * cp, d->expert_ffn, d->hidden, PSI_SPLIT_ROW,
+                             d->experts / ep);
   psi_lower_leave_tp (lower, routed_bytes);
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);

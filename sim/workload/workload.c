@@ -397,6 +397,38 @@ load_named (PsiModelSource *source, const PsiSettings *settings, const char *nam
   return fail_unknown (name, error);
 }
 
+/* Trained elements of adapters, on one GPU that holds the whole model. */
+static gboolean
+count_adapters (PsiModelSource *source, const PsiSettings *settings, GError **error)
+{
+  const PsiLowering whole = {
+    .micro_batch = 1, .tp = 1, .cp = 1, .ep = 1, .dtype = PSI_DTYPE_BF16, .flash = TRUE, .adapters = source->adapters
+  };
+  const char *where = psi_settings_where (settings, PSI_KEY_LORA_RANK);
+
+  if (source->adapters.rank == 0)
+    return TRUE;
+  if (source->family == NULL || source->family == &psi_family_mlp)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                   "%s: '%" G_GINT64_FORMAT "' needs a transformer (families gpt llama moe bert t5 vit)", where,
+                   source->adapters.rank);
+      return FALSE;
+    }
+  g_autoptr (PsiModel) model = source->family->expand (source->dimensions, &whole, error);
+  if (model == NULL)
+    return FALSE;
+  for (guint i = 0; i < model->layers->len; i++)
+    source->adapter_parameters +=
+        psi_kind_trainable (psi_model_kind (model, g_array_index (model->layers, PsiLayer, i).kind));
+  if (source->adapter_parameters > 0)
+    return TRUE;
+  g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE, "%s: '%s' is in no block of '%s'",
+               psi_settings_where (settings, PSI_KEY_LORA_TARGETS), psi_settings_text (settings, PSI_KEY_LORA_TARGETS),
+               source->dimensions->name);
+  return FALSE;
+}
+
 PsiModelSource *
 psi_model_source_load (const PsiSettings *settings, GError **error)
 {
@@ -409,14 +441,8 @@ psi_model_source_load (const PsiSettings *settings, GError **error)
                    "no model given (allowed: a preset of 'list models', a file, uniform, custom)");
       return NULL;
     }
-  if (psi_settings_count (settings, PSI_KEY_LORA_RANK) > 0)
-    {
-      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                   "%s: adapters are not in this version (allowed: 0; 'frozen' gives a share of frozen parameters)",
-                   psi_settings_where (settings, PSI_KEY_LORA_RANK));
-      return NULL;
-    }
-  if (!load_named (source, settings, name, error))
+  if (!psi_adapters_read (settings, &source->adapters, error) || !load_named (source, settings, name, error) ||
+      !count_adapters (source, settings, error))
     return NULL;
   if (source->name == NULL)
     source->name = g_strdup (source->dimensions != NULL ? source->dimensions->name
@@ -485,7 +511,9 @@ psi_model_source_expand (const PsiModelSource *source, const PsiSettings *settin
 {
   g_autoptr (PsiModel) model = NULL;
   double trainable = 1.0 - psi_settings_real (settings, PSI_KEY_FROZEN);
+  PsiLowering adapted = *lowering;
 
+  adapted.adapters = source->adapters;
   if (!check_size (source, lowering, error))
     return NULL;
   if (source->is_uniform)
@@ -493,7 +521,7 @@ psi_model_source_expand (const PsiModelSource *source, const PsiSettings *settin
   else if (source->trace != NULL)
     model = psi_trace_expand (source->trace, lowering, error);
   else
-    model = source->family->expand (source->dimensions, lowering, error);
+    model = source->family->expand (source->dimensions, &adapted, error);
   if (model == NULL)
     return NULL;
   replace_text (&model->name, source->name);

@@ -28,6 +28,8 @@ typedef struct
   PsiWorkloadTrace *trace;        /* traces only */
   gint64 parameters;              /* exact; uniform: psi_p / 2 */
   gboolean is_uniform;
+  PsiAdapters adapters;
+  gint64 adapter_parameters; /* trained elements of all adapters; `parameters` leaves them out */
 } PsiModelSource;
 
 typedef struct
