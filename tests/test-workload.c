@@ -2,6 +2,7 @@
 #include "workload.h"
 
 #include <glib/gstdio.h>
+#include <string.h>
 
 static PsiSettings *
 settings_of (const char *const *pairs)
@@ -206,6 +207,46 @@ count_comms (const PsiLayerKind *kind, PsiPass pass, PsiCommOp comm, gint64 byte
         n++;
     }
   return n;
+}
+
+/* A decoder of sd tokens that reads an encoder of se: bytes of a decoder block
+ * b (sd (12h + 12q + 8a + 4f) + se 4q), its boundary b 2h (sd + se), logits of sd tokens. */
+static void
+test_decoder_sequence (void)
+{
+  const gint64 h = 1024, q = 128 * 128, f = 65536, a = 128, b = 3, vocab = 32128, se = 512;
+  static const char *const written[] = { NULL, "512", "128", "64" };
+  PsiLowering lowering = plain;
+  gint64 head_bytes[G_N_ELEMENTS (written)];
+  gint64 encoder_bytes = 0;
+
+  lowering.megatron = TRUE;
+  lowering.micro_batch = b;
+  lowering.sequence = se;
+  for (guint i = 0; i < G_N_ELEMENTS (written); i++)
+    {
+      g_autoptr (PsiSettings) settings =
+          SETTINGS ("model", "t5-11b", written[i] != NULL ? "decoder_sequence" : "sequence",
+                    written[i] != NULL ? written[i] : "512");
+      gint64 sd = written[i] != NULL ? g_ascii_strtoll (written[i], NULL, 10) : se;
+      g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+      const PsiLayerKind *decoder = find_kind (model, "decoder"), *first = find_kind (model, "decoder_first");
+
+      g_assert_cmpint (decoder->saved_bytes, ==, b * (sd * (12 * h + 12 * q + 8 * a + 4 * f) + se * 4 * q));
+      g_assert_cmpint (first->saved_bytes, ==, decoder->saved_bytes + b * se * 2 * h);
+      g_assert_cmpint (decoder->output_bytes, ==, b * 2 * h * (sd + se));
+      g_assert_cmpint (first->input_bytes, ==, b * 2 * h * se);
+      head_bytes[i] = find_kind (model, "head")->saved_bytes;
+      g_assert_cmpint (head_bytes[i], ==, b * sd * (4 * h + 6 * vocab));
+      if (i == 0)
+        encoder_bytes = find_kind (model, "encoder")->saved_bytes;
+      g_assert_cmpint (find_kind (model, "encoder")->saved_bytes, ==, encoder_bytes);
+      g_assert_cmpint (model->parameters, ==, 11307321344);
+    }
+  g_autoptr (PsiSettings) gpt = SETTINGS ("model", "gpt2", "decoder_sequence", "128");
+  g_autoptr (GError) error = NULL;
+  g_assert_null (psi_model_source_load (gpt, &error));
+  g_assert_nonnull (strstr (error->message, "needs a decoder (family t5)"));
 }
 
 /* Transformer Engine keeps the inputs of products in the products' format, bytes per token of a llama block:
@@ -519,6 +560,7 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/gpt/korthikanti", test_korthikanti);
   g_test_add_func ("/workload/llama/saved", test_llama_saved);
   g_test_add_func ("/workload/llama/narrow-inputs", test_narrow_inputs);
+  g_test_add_func ("/workload/t5/decoder-sequence", test_decoder_sequence);
   g_test_add_func ("/workload/block/tensor-parallel", test_tensor_parallel);
   g_test_add_func ("/workload/block/context-parallel", test_context_parallel);
   g_test_add_func ("/workload/gpt/flops", test_flops);

@@ -19,6 +19,7 @@ typedef struct
   gint64 positions;                                 /* learned position embeddings, 0 = none */
   gint64 token_types;                               /* bert */
   gint64 decoder_layers, relative_buckets;          /* t5: layers counts the encoder's */
+  gint64 decoder_sequence;                          /* t5: tokens of the decoder, 0 = sequence */
   gint64 image_size, patch_size, channels, classes; /* vit */
   gboolean pooler;                                  /* bert */
   gboolean router_bias;                             /* DeepSeek-V3: one correction for each expert beside the router */

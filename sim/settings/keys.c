@@ -36,6 +36,8 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "what is trained: a preset (list models), a config.json, a workload trace, uniform or custom" },
   MODEL (SEQUENCE), .name = "sequence", COUNT (1, 1e8),
     .help = "tokens per sample; from the model unless written" },
+  MODEL (DECODER_SEQUENCE), .name = "decoder_sequence", COUNT (1, 1e8),
+    .help = "t5: tokens per sample that the decoder reads; as many as the encoder unless written" },
   MODEL (DROPOUT), .name = "dropout", REAL (0, 1), .fallback = "0",
     .help = "dropout probability; above 0 the masks are kept for the backward pass" },
   MODEL (FAMILY), .name = "family", ONE_OF ("gpt llama moe bert t5 vit mlp"),

@@ -53,10 +53,9 @@ guint psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const Ps
 /* Tokens of one micro-batch on one GPU. */
 gint64 psi_block_tokens (const PsiLowering *lowering, gint64 sequence);
 
-/* Layers of a family for given dimensions; degrees are checked before. (transfer full) */
-typedef PsiModel *(*PsiBlockBuild) (const PsiModelDimensions *dimensions, const PsiLowering *lowering, gint64 sequence);
+/* A kind of block: attention and feed-forward. Returns its index. */
+guint psi_block_add (PsiModel *model, const char *name, const PsiLowering *lowering, const PsiBlock *block,
+                     gint64 tokens);
 
-/* What expand and count_parameters of every transformer family do around their build function. */
-PsiModel *psi_block_expand (const PsiModelDimensions *dimensions, const PsiLowering *lowering, PsiBlockBuild build,
-                            GError **error);
-gint64 psi_block_count (const PsiModelDimensions *dimensions, PsiBlockBuild build);
+/* Embedding, `layers` equal blocks, head. Returns `model`. */
+PsiModel *psi_block_stack (PsiModel *model, guint embedding, guint middle, guint layers, guint head);

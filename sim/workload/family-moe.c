@@ -162,21 +162,8 @@ build (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence
   return model;
 }
 
-static gint64
-count_parameters (const PsiModelDimensions *d)
-{
-  return psi_block_count (d, build);
-}
-
-static PsiModel *
-expand (const PsiModelDimensions *d, const PsiLowering *lowering, GError **error)
-{
-  return psi_block_expand (d, lowering, build, error);
-}
-
 const PsiFamily psi_family_moe = {
   .name = "moe",
   .summary = "Mixtral, DeepSeek V2 and V3: routed and shared experts, latent attention",
-  .count_parameters = count_parameters,
-  .expand = expand,
+  .build = build,
 };

@@ -90,6 +90,12 @@ psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens)
   lower->ops = g_array_new (FALSE, TRUE, sizeof (Step));
 }
 
+void
+psi_lower_clear (PsiLower *lower)
+{
+  g_clear_pointer (&lower->ops, g_array_unref);
+}
+
 static Step *
 add_step (PsiLower *lower)
 {

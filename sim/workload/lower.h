@@ -68,6 +68,7 @@ typedef struct
 } PsiLower;
 
 void psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens);
+void psi_lower_clear (PsiLower *lower); /* without a kind */
 
 /* Move everything into the kind (its boundary and workspace bytes are the family's to set) and release the rest. */
 void psi_lower_finish (PsiLower *lower, PsiLayerKind *kind);

@@ -38,6 +38,7 @@ static const FamilyDefaults family_defaults[] = {
 };
 
 static const PsiKeyId dimension_keys[] = {
+  PSI_KEY_DECODER_SEQUENCE,
   PSI_KEY_FAMILY,
   PSI_KEY_LAYERS,
   PSI_KEY_HIDDEN,
@@ -207,6 +208,7 @@ apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **er
       d->first_dense_layers = MIN (d->first_dense_layers, d->layers);
     }
   override_count (settings, PSI_KEY_VOCAB, &d->vocab);
+  override_count (settings, PSI_KEY_DECODER_SEQUENCE, &d->decoder_sequence);
   if (psi_settings_has (settings, PSI_KEY_SEQUENCE) && d->image_size == 0)
     {
       d->sequence = psi_settings_count (settings, PSI_KEY_SEQUENCE);
@@ -215,6 +217,9 @@ apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **er
     }
   if (family != NULL && !g_str_equal (family, d->family))
     set_family (d, family);
+  if (!g_str_equal (d->family, "t5") &&
+      !refuse_keys (settings, (const PsiKeyId[]){ PSI_KEY_DECODER_SEQUENCE }, 1, "needs a decoder (family t5)", error))
+    return FALSE;
   override_count (settings, PSI_KEY_HIDDEN, &d->hidden);
   if (!override_heads (settings, d, error))
     return FALSE;
@@ -267,7 +272,7 @@ set_dimensions (PsiModelSource *source, const PsiSettings *settings, PsiModelDim
     return FALSE;
   source->family = find_family (dimensions->family);
   g_assert (source->family != NULL);
-  source->parameters = source->family->count_parameters (dimensions);
+  source->parameters = psi_family_count (source->family, dimensions);
   return TRUE;
 }
 
@@ -408,14 +413,14 @@ count_adapters (PsiModelSource *source, const PsiSettings *settings, GError **er
 
   if (source->adapters.rank == 0)
     return TRUE;
-  if (source->family == NULL || source->family == &psi_family_mlp)
+  if (source->family == NULL || source->family->build == NULL)
     {
       g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
                    "%s: '%" G_GINT64_FORMAT "' needs a transformer (families gpt llama moe bert t5 vit)", where,
                    source->adapters.rank);
       return FALSE;
     }
-  g_autoptr (PsiModel) model = source->family->expand (source->dimensions, &whole, error);
+  g_autoptr (PsiModel) model = psi_family_expand (source->family, source->dimensions, &whole, error);
   if (model == NULL)
     return FALSE;
   for (guint i = 0; i < model->layers->len; i++)
@@ -521,7 +526,7 @@ psi_model_source_expand (const PsiModelSource *source, const PsiSettings *settin
   else if (source->trace != NULL)
     model = psi_trace_expand (source->trace, lowering, error);
   else
-    model = source->family->expand (source->dimensions, &adapted, error);
+    model = psi_family_expand (source->family, source->dimensions, &adapted, error);
   if (model == NULL)
     return NULL;
   replace_text (&model->name, source->name);
