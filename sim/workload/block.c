@@ -15,6 +15,12 @@
  *   scores (math)                  5 a s / t with dropout, 2 a s / t without
  *   log-sum-exp (fused attention)  4 a / t
  *
+ *   norm behind a half             2h / S                  rmsnorm 8h: its input, fp32 copy, normed
+ *   norms of queries and keys      2 (q + k) / t           the same
+ *
+ * Halves side by side (GPT-J, Falcon, Cohere) share one norm, or have one each (GPT-NeoX), and one sum over the
+ * tensor-parallel group forward.
+ *
  * so gpt with dropout and math attention is s b h (10 + 24/t + 5 a s / (h t)), with sequence parallelism
  * s b h (34 + 5 a s / h) / t: equations 1, 2 and 4 of Korthikanti et al., arXiv 2205.05198. Selective recompute drops
  * the scores or the log-sum-exp (equation 6), full recompute keeps the block's input (2 s b h).
@@ -44,8 +50,7 @@ psi_block_init (PsiBlock *block, const PsiModelDimensions *d, const PsiLowering 
                   .keys = sequence,
                   .rms = g_strcmp0 (d->norm, "rmsnorm") == 0,
                   .gated = g_strcmp0 (d->activation, "swiglu") == 0 || g_strcmp0 (d->activation, "gated-gelu") == 0,
-                  .qkv_bias = d->qkv_bias,
-                  .linear_bias = d->linear_bias };
+                  .traits = &d->traits };
 }
 
 gint64
@@ -141,27 +146,65 @@ end_rerun (PsiLower *lower, gint64 kept_bytes)
   psi_lower_keep (lower, kept_bytes);
 }
 
-void
-psi_block_norm (PsiLower *lower, const PsiBlock *block)
+/* A norm and what it saves: its input; its result, if a product that is `fed` by it reads it; what single operators
+ * keep between: an fp32 copy, and what the weight's gradient wants. */
+static void
+add_norm (PsiLower *lower, const PsiBlock *block, gboolean is_fed)
 {
   gint64 stream_bytes = psi_block_stream_bytes (lower, block);
   const PsiFramework *framework = lower->lowering->framework;
-  gboolean wanted = psi_lower_wants_input (lower, lower->feeds);
+  gboolean unfused = block->rms && is_unfused (lower, framework != NULL ? framework->norm : PSI_KERNELS_FUSED);
+  gboolean trained = lower->lowering->adapters.rank == 0;
+  gboolean wanted = is_fed && psi_lower_wants_input (lower, lower->feeds);
+  gint64 result_bytes = !wanted                        ? 0
+                        : unfused || lower->feeds == 0 ? stream_bytes
+                                                       : psi_block_kept_input_bytes (lower, stream_bytes);
+  gint64 between = unfused ? (lower->element_bytes == 4 ? 0 : 2) + trained : 0;
 
-  psi_lower_save (lower, stream_bytes); /* input, that is the residual */
+  psi_lower_save (lower, stream_bytes); /* before a half: the residual */
   psi_lower_element (lower, block->rms ? PSI_ELEMENT_RMSNORM : PSI_ELEMENT_LAYERNORM,
                      (double) stream_bytes / lower->element_bytes);
-  if (block->rms && is_unfused (lower, framework != NULL ? framework->norm : PSI_KERNELS_FUSED))
-    {
-      /* fp32 copy; what the weight's gradient wants; output */
-      gboolean trained = lower->lowering->adapters.rank == 0;
+  psi_lower_save (lower, between * stream_bytes + result_bytes);
+  psi_lower_add_parameters (lower, block->rms || block->traits->bare_norms ? block->hidden : 2 * block->hidden);
+}
 
-      psi_lower_save (lower, (lower->element_bytes == 4 ? 0 : 2 * stream_bytes) + (trained ? stream_bytes : 0) +
-                                 (wanted ? stream_bytes : 0));
-    }
-  else if (wanted)
-    psi_lower_save (lower, lower->feeds != 0 ? psi_block_kept_input_bytes (lower, stream_bytes) : stream_bytes);
-  psi_lower_add_parameters (lower, block->rms ? block->hidden : 2 * block->hidden);
+void
+psi_block_norm (PsiLower *lower, const PsiBlock *block)
+{
+  add_norm (lower, block, TRUE);
+}
+
+/* Where a half begins: the first norm of the block, or the second. */
+static void
+begin_half (PsiLower *lower, const PsiBlock *block, gboolean is_first)
+{
+  if (block->traits->norms == PSI_NORMS_AFTER)
+    psi_lower_save (lower, psi_block_stream_bytes (lower, block)); /* the residual itself is the products' input */
+  else if (is_first || block->traits->norms != PSI_NORMS_SHARED)
+    add_norm (lower, block, TRUE);
+}
+
+static void
+end_half (PsiLower *lower, const PsiBlock *block)
+{
+  if (block->traits->norms == PSI_NORMS_AROUND || block->traits->norms == PSI_NORMS_AFTER)
+    add_norm (lower, block, FALSE);
+  psi_block_residual (lower, block);
+}
+
+/* Norms of queries and keys. */
+static void
+add_qk_norm (PsiLower *lower, const PsiBlock *block, gint64 qk_bytes)
+{
+  gint64 heads = block->heads + block->kv_heads;
+
+  if (block->traits->qk_norm == PSI_QK_NORM_NONE)
+    return;
+  psi_lower_element (lower, block->rms ? PSI_ELEMENT_RMSNORM : PSI_ELEMENT_LAYERNORM,
+                     (double) qk_bytes / (double) lower->element_bytes);
+  psi_lower_save (lower, qk_bytes);
+  psi_lower_add_parameters (lower, block->head_dim *
+                                       (block->traits->qk_norm == PSI_QK_NORM_HEAD ? 2 : heads / (gint64) lower->tp));
 }
 
 void
@@ -198,28 +241,29 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
 
   begin_rerun (lower);
   lower->feeds = cross ? PSI_TARGET_Q : PSI_TARGET_Q | PSI_TARGET_K | PSI_TARGET_V;
-  psi_block_norm (lower, block);
+  begin_half (lower, block, TRUE);
   psi_lower_enter_tp (lower, whole_bytes);
   save_whole_input (lower, block, lower->feeds);
   lower->feeds = 0;
   if (cross || (!lower->lowering->megatron && block->rope))
     {
       end_rerun (lower, q_bytes);
-      psi_lower_linear (lower, tokens, block->hidden, q, PSI_SPLIT_COLUMN, block->qkv_bias);
+      psi_lower_linear (lower, tokens, block->hidden, q, PSI_SPLIT_COLUMN, block->traits->qkv_bias);
       begin_rerun (lower);
-      psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->qkv_bias);
+      psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->traits->qkv_bias);
       end_rerun (lower, kv_bytes / 2);
-      psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->qkv_bias);
+      psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->traits->qkv_bias);
     }
   else
     {
       end_rerun (lower, q_bytes + kv_bytes);
-      psi_lower_linear (lower, tokens, block->hidden, q + 2 * k, PSI_SPLIT_COLUMN, block->qkv_bias);
+      psi_lower_linear (lower, tokens, block->hidden, q + 2 * k, PSI_SPLIT_COLUMN, block->traits->qkv_bias);
     }
   psi_lower_adapter (lower, PSI_TARGET_Q, tokens, block->hidden, q, PSI_SPLIT_COLUMN);
   psi_lower_adapter (lower, PSI_TARGET_K, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN);
   psi_lower_adapter (lower, PSI_TARGET_V, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN);
   begin_rerun (lower);
+  add_qk_norm (lower, block, q_bytes + kv_bytes / 2);
   psi_lower_element (lower, PSI_ELEMENT_LAYOUT, (double) (q_bytes + kv_bytes) / (double) width);
   if (block->rope)
     psi_lower_element (lower, PSI_ELEMENT_ROPE, ((double) q_bytes + (double) kv_bytes / 2.0) / (double) width);
@@ -245,10 +289,13 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
     psi_lower_save (lower, psi_block_kept_input_bytes (lower, q_bytes));
   if (lower->lowering->attention_copy && lower->lowering->flash)
     psi_lower_save (lower, q_bytes);
-  psi_lower_linear (lower, tokens, q, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
+  psi_lower_linear (lower, tokens, q, block->hidden, PSI_SPLIT_ROW, block->traits->out_bias);
   psi_lower_adapter (lower, PSI_TARGET_O, tokens, q, block->hidden, PSI_SPLIT_ROW);
-  psi_lower_leave_tp (lower, whole_bytes);
-  psi_block_residual (lower, block);
+  if (block->traits->sinks)
+    psi_lower_add_parameters (lower, block->heads / tp);
+  if (!block->traits->parallel) /* else one sum for both halves */
+    psi_lower_leave_tp (lower, whole_bytes);
+  end_half (lower, block);
   end_rerun (lower, 0);
 }
 
@@ -261,12 +308,13 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
   end_rerun (lower, inner_bytes);
   if (block->gated && !lower->lowering->megatron)
     {
-      psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->linear_bias);
+      psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->traits->mlp_bias);
       begin_rerun (lower);
-      psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->linear_bias);
+      psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->traits->mlp_bias);
     }
   else
-    psi_lower_linear (lower, tokens, block->hidden, block->gated ? 2 * ffn : ffn, PSI_SPLIT_COLUMN, block->linear_bias);
+    psi_lower_linear (lower, tokens, block->hidden, block->gated ? 2 * ffn : ffn, PSI_SPLIT_COLUMN,
+                      block->traits->mlp_bias);
   if (block->gated)
     psi_lower_adapter (lower, PSI_TARGET_GATE, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN);
   psi_lower_adapter (lower, PSI_TARGET_UP, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN);
@@ -279,7 +327,7 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
     psi_lower_save (lower, psi_block_kept_input_bytes (lower, inner_bytes));
   /* Of three products the last one's result stays, of two nothing needs it. */
   end_rerun (lower, block->gated ? psi_block_stream_bytes (lower, block) : 0);
-  psi_lower_linear (lower, tokens, ffn, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
+  psi_lower_linear (lower, tokens, ffn, block->hidden, PSI_SPLIT_ROW, block->traits->mlp_bias);
   psi_lower_adapter (lower, PSI_TARGET_DOWN, tokens, ffn, block->hidden, PSI_SPLIT_ROW);
 }
 
@@ -290,13 +338,14 @@ psi_block_mlp (PsiLower *lower, const PsiBlock *block)
 
   begin_rerun (lower);
   lower->feeds = PSI_TARGET_GATE | PSI_TARGET_UP;
-  psi_block_norm (lower, block);
-  psi_lower_enter_tp (lower, whole_bytes);
+  begin_half (lower, block, FALSE);
+  if (block->traits->norms != PSI_NORMS_SHARED)
+    psi_lower_enter_tp (lower, whole_bytes);
   save_whole_input (lower, block, lower->feeds);
   lower->feeds = 0;
   psi_block_mlp_products (lower, block, block->ffn);
   psi_lower_leave_tp (lower, whole_bytes);
-  psi_block_residual (lower, block);
+  end_half (lower, block);
   end_rerun (lower, 0);
 }
 
@@ -380,6 +429,8 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
     psi_lower_add_parameters (&lower, matrix);
   else
     model->tied_parameters = matrix;
+  if (block->traits->head_bias)
+    psi_lower_add_parameters (&lower, columns);
   psi_lower_element (&lower, PSI_ELEMENT_LOSS, (double) logits);
   if (lower.tp > 1) /* maximum, target logit and sum of the vocabulary-parallel loss, fp32 */
     psi_lower_comm (&lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, tokens * 12);

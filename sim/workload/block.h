@@ -12,7 +12,7 @@ typedef struct
   gint64 sequences;     /* of one micro-batch */
   gint64 queries, keys; /* tokens of one sequence: on this GPU, and all that it attends to */
   gboolean rms, gated, causal, rope;
-  gboolean qkv_bias, linear_bias;
+  const PsiModelTraits *traits; /* of the dimensions */
 } PsiBlock;
 
 void psi_block_init (PsiBlock *block, const PsiModelDimensions *dimensions, const PsiLowering *lowering,

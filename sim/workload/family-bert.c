@@ -22,7 +22,7 @@ build (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence
   embedding = psi_block_add_embedding (model, lowering, &block, tokens, d->vocab,
                                        (d->positions + d->token_types) * d->hidden, TRUE);
   middle = psi_block_add (model, "block", lowering, &block, tokens);
-  head = psi_block_add_head (model, lowering, &block, tokens, d->vocab, d->tied, d->pooler);
+  head = psi_block_add_head (model, lowering, &block, tokens, d->vocab, d->tied, d->traits.pooler);
   return psi_block_stack (model, embedding, middle, (guint) d->layers, head);
 }
 

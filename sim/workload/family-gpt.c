@@ -17,8 +17,9 @@ build (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence
 
   psi_block_init (&block, d, lowering, sequence);
   block.causal = TRUE;
-  block.rope = d->positions == 0;
-  embedding = psi_block_add_embedding (model, lowering, &block, tokens, d->vocab, d->positions * d->hidden, FALSE);
+  block.rope = d->positions == 0 && !d->traits.alibi;
+  embedding = psi_block_add_embedding (model, lowering, &block, tokens, d->vocab, d->positions * d->hidden,
+                                       d->traits.embedding_norm);
   middle = psi_block_add (model, "block", lowering, &block, tokens);
   head = psi_block_add_head (model, lowering, &block, tokens, d->vocab, d->tied, FALSE);
   return psi_block_stack (model, embedding, middle, (guint) d->layers, head);

@@ -76,16 +76,20 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   gint64 local_routed_bytes = local_tokens * d->experts_per_token * d->hidden * width;
   gint64 routed_bytes = routed * d->hidden * width;
   gint64 inner = routed * d->expert_ffn / lower->tp;
+  gint64 shared_ffn = d->shared_ffn > 0 ? d->shared_ffn : d->shared_experts * d->expert_ffn;
+  gint64 biases = d->traits.expert_bias ? (block->gated ? 2 : 1) * d->expert_ffn / lower->tp + d->hidden : 0;
 
   psi_block_norm (lower, block);
   psi_lower_linear (lower, local_tokens, d->hidden, d->experts, PSI_SPLIT_NONE, FALSE);
-  if (d->router_bias)
+  if (d->traits.router_bias)
     psi_lower_add_parameters (lower, d->experts);
   psi_lower_save (lower, local_tokens * (d->experts * 8 + d->experts_per_token * 12)); /* scores, softmax, choices */
-  if (d->shared_experts > 0)
+  if (shared_ffn > 0)
     {
+      if (d->traits.shared_gate)
+        psi_lower_linear (lower, local_tokens, d->hidden, 1, PSI_SPLIT_NONE, FALSE);
       psi_lower_enter_tp (lower, psi_block_whole_bytes (lower, block));
-      psi_block_mlp_products (lower, block, d->shared_experts * d->expert_ffn);
+      psi_block_mlp_products (lower, block, shared_ffn);
       psi_lower_leave_tp (lower, psi_block_whole_bytes (lower, block));
     }
 
@@ -112,6 +116,7 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   psi_lower_experts (lower, routed, routed * cp, d->expert_ffn, d->hidden, PSI_SPLIT_ROW, d->experts / ep);
   psi_lower_expert_adapters (lower, PSI_TARGET_DOWN, routed, routed * cp, d->expert_ffn, d->hidden, PSI_SPLIT_ROW,
                              d->experts / ep);
+  psi_lower_add_expert_parameters (lower, d->experts / ep * biases);
   psi_lower_leave_tp (lower, routed_bytes);
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);

@@ -99,16 +99,16 @@ set_family (PsiModelDimensions *d, const char *family)
   replace_text (&d->family, family);
   replace_text (&d->activation, defaults->activation);
   replace_text (&d->norm, defaults->norm);
-  d->qkv_bias = defaults->qkv_bias;
-  d->linear_bias = defaults->linear_bias;
+  d->traits = (PsiModelTraits){ .qkv_bias = defaults->qkv_bias,
+                                .out_bias = defaults->linear_bias,
+                                .mlp_bias = defaults->linear_bias,
+                                .pooler = defaults->pooler };
   d->tied = defaults->tied;
-  d->pooler = defaults->pooler;
   d->vocab = d->vocab > 0 ? d->vocab : defaults->vocab;
   d->sequence = d->sequence > 0 ? d->sequence : defaults->sequence;
   d->positions = defaults->learned_positions ? d->sequence : 0;
   d->token_types = g_str_equal (family, "bert") ? 2 : 0;
   d->relative_buckets = g_str_equal (family, "t5") ? 32 : 0;
-  d->router_bias = FALSE;
   d->q_lora_rank = d->kv_lora_rank = d->qk_nope_head_dim = d->qk_rope_head_dim = d->v_head_dim = 0;
   d->layers += d->decoder_layers;
   d->decoder_layers = 0;
@@ -124,7 +124,7 @@ set_family (PsiModelDimensions *d, const char *family)
       d->expert_ffn = d->ffn;
     }
   else
-    d->experts = d->experts_per_token = d->expert_ffn = d->shared_experts = d->first_dense_layers = 0;
+    d->experts = d->experts_per_token = d->expert_ffn = d->shared_experts = d->shared_ffn = d->first_dense_layers = 0;
   d->image_size = d->patch_size = d->channels = d->classes = 0;
   if (g_str_equal (family, "vit"))
     {
