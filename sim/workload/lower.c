@@ -485,13 +485,6 @@ psi_lower_keep (PsiLower *lower, gint64 bytes)
 }
 
 void
-psi_lower_add_expert_parameters (PsiLower *lower, gint64 elements)
-{
-  lower->parameters += elements;
-  lower->expert_parameters += elements;
-}
-
-void
 psi_lower_add_parameters (PsiLower *lower, gint64 elements)
 {
   lower->parameters += elements;

@@ -107,7 +107,14 @@ void psi_lower_leave_tp (PsiLower *lower, gint64 bytes);
 
 void psi_lower_save (PsiLower *lower, gint64 bytes);
 void psi_lower_add_parameters (PsiLower *lower, gint64 elements);
-void psi_lower_add_expert_parameters (PsiLower *lower, gint64 elements); /* of this GPU's experts */
+
+/* Parameters of this GPU's experts. */
+static inline void
+psi_lower_add_expert_parameters (PsiLower *lower, gint64 elements)
+{
+  psi_lower_add_parameters (lower, elements);
+  lower->expert_parameters += elements;
+}
 
 /* Keep these bytes under PyTorch's selective recompute; they are part of what psi_lower_save() counts, or the result
  * of a product whose consumer saves nothing. Nothing under Megatron's. */
