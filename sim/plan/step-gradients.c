@@ -66,7 +66,7 @@ wire_bytes (const PsiStep *step, gint64 bytes)
 PsiOpId
 psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
 {
-  PsiTime time_ps = step->plan->offload == PSI_OFFLOAD_OPTIMIZER
+  PsiTime time_ps = psi_step_updates_on_host (step)
                         ? psi_step_offload_optimizer_ps (step, elements)
                         : psi_step_memory_time_ps (step, elements * step->plan->optimizer_traffic_each);
   PsiOpId op = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_model (step)->is_uniform ? 0 : time_ps,

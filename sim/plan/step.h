@@ -322,6 +322,7 @@ gint64 psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint
 PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
 PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, guint layer, gint64 kept_bytes,
                                    PsiTime work_ps);
+gboolean psi_step_updates_on_host (const PsiStep *step);
 gboolean psi_step_offloads_activations (const PsiStep *step, guint layer);
 void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
 

@@ -187,7 +187,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
   PLAN (COMPRESSION), .name = "compression", ONE_OF ("none fp16 bf16 fp8 int8"), .fallback = "none",
     .help = "format gradients are sent in, if not their own" },
   PLAN (OFFLOAD), .name = "offload", ONE_OF ("none optimizer activations parameters"), .fallback = "none",
-    .help = "what is kept in the host's memory" },
+    .help = "what is kept in the host's memory; parameters: with gradients and optimizer" },
   PLAN (OFFLOAD_LAYERS), .name = "offload_layers", COUNT (1, 100000),
     .help = "offload activations: of the first n layers of the model only; of all unless written" },
   PLAN (LOSS_CHUNKS), .name = "loss_chunks", COUNT (1, 1e6),

@@ -449,7 +449,9 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
                         : compiled          ? memory->compiled_loss_bytes[1]
                                             : memory->loss_peak_bytes);
   gradient_bytes = chunk * width + (lowering->adapters.rank == 0 ? matrix * width : 0);
-  psi_lower_save (&lower, kept_bytes);
+  /* Chunks one after another: each is through before the next begins, or all keep what their backward needs. */
+  gint64 others_bytes = memory->chunks_stay ? kept_bytes / MAX (chunk, 1) * (whole - chunk) : 0;
+  psi_lower_save (&lower, kept_bytes + others_bytes);
 
   kind->input_bytes = psi_block_stream_bytes (&lower, block);
   kind->forward_workspace_bytes =

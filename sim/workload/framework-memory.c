@@ -25,7 +25,8 @@
  *                     torch/distributed/tensor/parallel/loss.py adds a gradient and exp(x) of whole size and makes a
  *                     product: 16. parallelize_llama.py: reshard_after_forward = not pp_enabled; fp32 shards and sums;
  *                     run_train.sh: expandable segments
- *   torchtune         everything in bf16, loss in 8 chunks (CEWithChunkedOutputLoss)
+ *   torchtune         everything in bf16, loss in 8 chunks (CEWithChunkedOutputLoss): the logits are deleted before the
+ *                     backward, log-softmax of every chunk stays, or under compile its 16-bit logits
  *
  * Measured: Megatron's bytes between steps to 1 MiB on its functional tests (A100 and H100, with and without
  * deterministic products); nanotron's two copies fit its published sweep (8B, dp 2 minus dp 1: 2457 MiB, 2 N = 2416).
@@ -54,8 +55,8 @@ static const PsiFrameworkMemory rows[] = {
     .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 16 } },
   { "composer",           { 2, 2 }, 0, 0, FALSE, 2,  4, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,
     .fsdp = 1 },
-  { "torchtune",          { 2, 2 }, 0, 0, TRUE,  8, 12, { 2,  4 }, 0, 8, FALSE, 0, FALSE,   FALSE,   FALSE,
-    .fsdp = 2 },
+  { "torchtune",          { 2, 2 }, 0, 0, TRUE,  4, 12, { 2,  4 }, 0, 8, FALSE, 0, FALSE,   FALSE,   FALSE,
+    .fsdp = 2, .chunks_stay = TRUE },
   { "llm.c",              { 2, 2 }, 0, 0, FALSE, 2,  2, { 2,  2 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
   /* clang-format on */
 };

@@ -27,6 +27,7 @@ typedef struct
                * the last micro-batch. 0 no, 1 FullyShardedDataParallel, 2 fully_shard, which copies what it gathered */
   gboolean expandable;         /* the allocator runs with expandable segments */
   guint sharded_loss_bytes[2]; /* the peak over logits that tp shards, as written and compiled; 0: the same */
+  gboolean chunks_stay;        /* all chunks of the loss are computed before the backward of the first */
   gboolean narrow_inputs;      /* inputs of products in 8 bits or less are kept as such */
 } PsiFrameworkMemory;
 
