@@ -209,6 +209,25 @@ count_comms (const PsiLayerKind *kind, PsiPass pass, PsiCommOp comm, gint64 byte
   return n;
 }
 
+/* llm.c keeps 36h of a GPT-2 block: 2h each of input, norm, attention, its projection, sum, norm and last projection,
+ * 6h of queries, keys and values, 8h before and after gelu; and 4a of the fused attention. Others keep the sums only.
+ */
+static void
+test_residual_inputs (void)
+{
+  g_autoptr (PsiSettings) settings = SETTINGS ("model", "gpt2");
+  PsiLowering lowering = plain;
+
+  lowering.framework = psi_framework_find ("llm.c");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+  g_assert_cmpint (find_kind (model, "block")->saved_bytes, ==, 1024 * (36 * 768 + 4 * 12));
+  lowering.framework = psi_framework_find ("megatron");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  g_autoptr (PsiModel) other = expand (settings, &lowering, 1);
+  g_assert_cmpint (find_kind (other, "block")->saved_bytes, ==, 1024 * (32 * 768 + 4 * 12));
+}
+
 /* A decoder of sd tokens that reads an encoder of se: bytes of a decoder block
  * b (sd (12h + 12q + 8a + 4f) + se 4q), its boundary b 2h (sd + se), logits of sd tokens. */
 static void
@@ -560,6 +579,7 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/gpt/korthikanti", test_korthikanti);
   g_test_add_func ("/workload/llama/saved", test_llama_saved);
   g_test_add_func ("/workload/llama/narrow-inputs", test_narrow_inputs);
+  g_test_add_func ("/workload/gpt/residual-inputs", test_residual_inputs);
   g_test_add_func ("/workload/t5/decoder-sequence", test_decoder_sequence);
   g_test_add_func ("/workload/block/tensor-parallel", test_tensor_parallel);
   g_test_add_func ("/workload/block/context-parallel", test_context_parallel);

@@ -215,6 +215,8 @@ psi_block_residual (PsiLower *lower, const PsiBlock *block)
   psi_lower_element (lower, PSI_ELEMENT_RESIDUAL, (double) elements);
   if (lower->lowering->dropout)
     psi_lower_save (lower, elements); /* the mask, one byte each */
+  if (memory_of (lower->lowering)->residual_inputs)
+    psi_lower_save (lower, elements * lower->element_bytes);
 }
 
 /* Ring of keys and values: whole tensors of the group, gathered forward; backward gathered again and their gradients
@@ -455,7 +457,8 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
 
   kind->input_bytes = psi_block_stream_bytes (&lower, block);
   kind->forward_workspace_bytes =
-      (lower.sequence_shards > 1 ? whole_bytes : 0) + (is_eager (&lower) && width == 2 ? chunk * width : 0);
+      (lower.sequence_shards > 1 ? whole_bytes : 0) +
+      (is_eager (&lower) && width == 2 && memory->loss_kept_bytes > width ? chunk * width : 0);
   kind->backward_workspace_bytes =
       MAX (MAX (loss_bytes, gradient_bytes) - kept_bytes, 0) + (lower.sequence_shards > 1 ? 2 * whole_bytes : 0);
   kind->never_recomputed = TRUE;

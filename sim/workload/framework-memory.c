@@ -27,6 +27,7 @@
  *                     run_train.sh: expandable segments
  *   torchtune         everything in bf16, loss in 8 chunks (CEWithChunkedOutputLoss): the logits are deleted before the
  *                     backward, log-softmax of every chunk stays, or under compile its 16-bit logits
+ *   llm.c             train_gpt2.cu: activations attproj and fcproj of every layer; the loss overwrites the logits
  *
  * Measured: Megatron's bytes between steps to 1 MiB on its functional tests (A100 and H100, with and without
  * deterministic products); nanotron's two copies fit its published sweep (8B, dp 2 minus dp 1: 2457 MiB, 2 N = 2416).
@@ -57,7 +58,8 @@ static const PsiFrameworkMemory rows[] = {
     .fsdp = 1 },
   { "torchtune",          { 2, 2 }, 0, 0, TRUE,  4, 12, { 2,  4 }, 0, 8, FALSE, 0, FALSE,   FALSE,   FALSE,
     .fsdp = 2, .chunks_stay = TRUE },
-  { "llm.c",              { 2, 2 }, 0, 0, FALSE, 2,  2, { 2,  2 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
+  { "llm.c",              { 2, 2 }, 0, 0, FALSE, 2,  2, { 2,  2 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,
+    .residual_inputs = TRUE },
   /* clang-format on */
 };
 

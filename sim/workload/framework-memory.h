@@ -28,6 +28,7 @@ typedef struct
   gboolean expandable;         /* the allocator runs with expandable segments */
   guint sharded_loss_bytes[2]; /* the peak over logits that tp shards, as written and compiled; 0: the same */
   gboolean chunks_stay;        /* all chunks of the loss are computed before the backward of the first */
+  gboolean residual_inputs;    /* results of both projections stay, not only their sums with the stream */
   gboolean narrow_inputs;      /* inputs of products in 8 bits or less are kept as such */
 } PsiFrameworkMemory;
 
