@@ -81,9 +81,16 @@ static const struct
   PsiKeyId key;
   const char *value;
 } facts[] = {
-  { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },         { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
-  { "decoder_sequence=", PSI_KEY_DECODER_SEQUENCE, NULL }, { "deterministic=yes", PSI_KEY_DETERMINISTIC, "yes" },
-  { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },    { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
+  { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },
+  { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
+  { "decoder_sequence=", PSI_KEY_DECODER_SEQUENCE, NULL },
+  { "vocab layers: vocab-1", PSI_KEY_VOCAB_PARALLEL, "vocab-1" },
+  { "vocab layers: vocab-2", PSI_KEY_VOCAB_PARALLEL, "vocab-2" },
+  { "vocab layers: interlaced", PSI_KEY_VOCAB_PARALLEL, "interlaced" },
+  { "vocab layers: redis", PSI_KEY_PARTITION, "flops" },
+  { "deterministic=yes", PSI_KEY_DETERMINISTIC, "yes" },
+  { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
+  { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
   { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
 };
 

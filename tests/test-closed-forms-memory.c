@@ -92,6 +92,50 @@ test_offload_layers (void)
   g_assert_nonnull (strstr (error->message, "offload-layers: '2' goes with offload 'activations' only"));
 }
 
+/* The vocabulary over p ranks: each holds its blocks and 1 / p of embedding and head; in flight on rank r are
+ * min (m, p - r + 2) micro-batches with two barriers, + 1 with one, 1.5 (p - r) + 1 in lockstep; work is even. */
+static void
+test_vocabulary (void)
+{
+  static const char *const kinds[] = { "vocab-1", "vocab-2", "interlaced" };
+  const guint p = 4, m = 16;
+  const gint64 shard = (VOCAB + 127) / 128 * 128 / p * HIDDEN;
+  g_autoptr (PsiReport) ends = run_flags (FALSE, LLAMA "sequence=512 framework=megatron pp=%u micro_batches=%u", p, m);
+  gint64 block_bytes =
+      rank_of (plan_of (ends), 1)->activations_peak_bytes / (p - 1) / (LAYERS / p); /* of one micro-batch */
+
+  for (guint k = 0; k < G_N_ELEMENTS (kinds); k++)
+    {
+      g_autoptr (PsiReport) report = run_flags (
+          FALSE, LLAMA "sequence=512 framework=megatron pp=%u micro_batches=%u vocab_parallel=%s", p, m, kinds[k]);
+      const PsiPlanReport *plan = plan_of (report);
+
+      g_assert_cmpuint (plan->ranks->len, ==, p);
+      for (guint r = 0; r < p; r++)
+        {
+          const PsiRankReport *rank = rank_of (plan, r);
+          gint64 in_flight = k == 0 ? p - r + 2 : k == 1 ? p - r + 1 : p - r + (p - r) / 2 + 1;
+          gint64 n = LAYERS / p * BLOCK + 2 * shard + (r == p - 1 ? HIDDEN : 0);
+          gint64 kept = in_flight * (LAYERS / p) * block_bytes;
+
+          g_assert_cmpint (rank->at_peak[PSI_MEMORY_PARAMETERS], ==, 2 * n);
+          g_assert_cmpint (rank->at_peak[PSI_MEMORY_OPTIMIZER], ==, 12 * n);
+          if (r > 0 && r < p - 1)
+            g_assert_cmpint (rank->activations_peak_bytes, ==, kept);
+        }
+      g_assert_cmpint (plan->step_time_ps, <, plan_of (ends)->step_time_ps);
+    }
+  static const char *const wrong[] = { "pp=4 schedule=gpipe", "dp=4", "pp=4 partition=2,2,2,2" };
+  for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
+    {
+      g_autofree char *flags = g_strdup_printf (LLAMA "vocab_parallel=vocab-1 %s", wrong[i]);
+      g_autoptr (GError) error = NULL;
+
+      g_assert_null (try_flags (flags, FALSE, &error));
+      g_assert_nonnull (strstr (error->message, "'vocab-1' goes with schedule '1f1b'"));
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -99,5 +143,6 @@ main (int argc, char **argv)
   g_test_add_func ("/closed-forms/fsdp/state", test_fsdp_state);
   g_test_add_func ("/closed-forms/fsdp/pipeline", test_fsdp_pipeline);
   g_test_add_func ("/closed-forms/offload/layers", test_offload_layers);
+  g_test_add_func ("/closed-forms/vocabulary/over-the-pipeline", test_vocabulary);
   return g_test_run ();
 }

@@ -35,14 +35,10 @@ psi_plan_resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelS
     const char *name;
     PsiDtype dtype;
     guint bytes;
-  } formats[] = { { "bf16", PSI_DTYPE_BF16, 2 },
-                  { "fp16", PSI_DTYPE_FP16, 2 },
-                  { "fp32", PSI_DTYPE_FP32, 4 },
-                  { "tf32", PSI_DTYPE_TF32, 4 },
-                  { "fp8", PSI_DTYPE_FP8, 2 },
-                  { "mxfp8", PSI_DTYPE_MXFP8, 2 },
-                  { "nvfp4", PSI_DTYPE_NVFP4, 2 },
-                  { NULL, 0, 0 } };
+  } formats[] = { { "bf16", PSI_DTYPE_BF16, 2 },   { "fp16", PSI_DTYPE_FP16, 2 },
+                  { "fp32", PSI_DTYPE_FP32, 4 },   { "tf32", PSI_DTYPE_TF32, 4 },
+                  { "fp8", PSI_DTYPE_FP8, 2 },     { "mxfp8", PSI_DTYPE_MXFP8, 2 },
+                  { "nvfp4", PSI_DTYPE_NVFP4, 2 }, { NULL, 0, 0 } };
   const char *precision = psi_settings_text (s, PSI_KEY_PRECISION);
   const char *optimizer = psi_settings_has (s, PSI_KEY_OPTIMIZER) ? psi_settings_text (s, PSI_KEY_OPTIMIZER)
                           : source->is_uniform                    ? "none"

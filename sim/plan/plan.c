@@ -12,6 +12,7 @@ G_DEFINE_QUARK (psi_plan_error, psi_plan_error)
 const char *const psi_update_names[] = { "synchronous", "cyclic-v1", "cyclic-v2", NULL };
 static const char *const placement_names[] = { "separate", "shared", "stage", NULL };
 static const char *const recompute_names[] = { "none", "selective", "full", NULL };
+static const char *const vocabulary_names[] = { "no", "vocab-1", "vocab-2", "interlaced", NULL };
 static const char *const offload_names[] = { "none", "optimizer", "activations", "parameters", NULL };
 
 #define DEFAULT_STAGES 4
@@ -433,6 +434,16 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
               "'%" G_GINT64_FORMAT "' goes with schedule 'auto' only", plan->in_flight);
       return NULL;
     }
+  plan->vocabulary = (PsiVocabulary) index_of (vocabulary_names, psi_settings_text (s, PSI_KEY_VOCAB_PARALLEL));
+  if (plan->vocabulary != PSI_VOCABULARY_ENDS &&
+      (plan->schedule != &psi_schedule_1f1b || plan->pp == 1 || source->family == NULL ||
+       source->family->build == NULL || source->dimensions->vocab == 0 || psi_settings_has (s, PSI_KEY_PARTITION)))
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VOCAB_PARALLEL),
+              "'%s' goes with schedule '1f1b', pp > 1, a model with a vocabulary, and cuts it evenly",
+              vocabulary_names[plan->vocabulary]);
+      return NULL;
+    }
   plan->recompute = (PsiRecompute) index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
   plan->offload = (PsiOffload) index_of (offload_names, psi_settings_text (s, PSI_KEY_OFFLOAD));
   plan->offload_layers =
@@ -532,5 +543,7 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .memory = plan->memory,
                         .fused_loss = plan->fused_loss,
                         .dropout = plan->dropout > 0,
+                        .vocabulary_shards = plan->vocabulary != PSI_VOCABULARY_ENDS ? plan->pp : 0,
+                        .vocabulary_live = plan->vocabulary == PSI_VOCABULARY_INTERLACED ? 1 : 2,
                         .loss_chunks = plan->loss_chunks };
 }

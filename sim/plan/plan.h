@@ -40,7 +40,8 @@ typedef struct
   gboolean fsdp;                 /* zero 3 as FullyShardedDataParallel does it, of a real model */
   const PsiScheduleKind *schedule;
   PsiSchedule *file; /* the order, when the schedule is a file; owned */
-  gint64 in_flight;  /* schedule auto: memory of 1F1B with so many ranks; 0 = pp */
+  PsiVocabulary vocabulary;
+  gint64 in_flight; /* schedule auto: memory of 1F1B with so many ranks; 0 = pp */
   PsiUpdateRule update;
   PsiPlacement placement;
   gboolean cyclic, by_stage; /* by_stage: the model is cut over GPUs */

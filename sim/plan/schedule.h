@@ -105,6 +105,15 @@ typedef enum
   PSI_PLACEMENT_STAGE     /* one GPU for each stage */
 } PsiPlacement;
 
+/* Embedding and head split over the pipeline: how the ranks agree on the softmax. */
+typedef enum
+{
+  PSI_VOCABULARY_ENDS, /* not split: first and last rank have them */
+  PSI_VOCABULARY_TWO_BARRIERS,
+  PSI_VOCABULARY_ONE_BARRIER,
+  PSI_VOCABULARY_INTERLACED /* all ranks at once */
+} PsiVocabulary;
+
 /* What a schedule file needs to know to write its order. */
 typedef struct
 {
@@ -112,6 +121,7 @@ typedef struct
   guint chunks;         /* model parts per rank */
   gint64 micro_batches; /* per step and replica (cyclic: per worker) */
   gboolean keeps_all;   /* all forwards before the first backward */
+  PsiVocabulary vocabulary;
   /* cyclic only */
   guint workers, stages;
   PsiPlacement placement;

@@ -84,6 +84,7 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
                              .backward_ps = backward_ps,
                              .weight_ps = weight_ps,
                              .transfer_ps = boundary_time_ps (step, shape->model),
+                             .vocabulary = plan->vocabulary,
                              .in_flight = plan->in_flight,
                              .kept_bytes = kept_bytes,
                              .late_bytes = late_bytes };

@@ -143,6 +143,8 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "order of work, or a schedule file; the plan's, else none without a pipeline, 1f1b with one" },
   PLAN (IN_FLIGHT), .name = "in_flight", COUNT (1, 1e6),
     .help = "schedule auto: memory limit, as the ranks of a 1f1b pipeline that needs it; pp unless written" },
+  PLAN (VOCAB_PARALLEL), .name = "vocab_parallel", ONE_OF ("no vocab-1 vocab-2 interlaced"), .fallback = "no",
+    .help = "1f1b: embedding and head split over the pipeline's ranks: with two barriers, one, or none and in lockstep" },
   PLAN (UPDATE), .name = "update", ONE_OF ("synchronous cyclic-v1 cyclic-v2 asynchronous"), .later = "asynchronous",
     .help = "update rule: which parameter version a worker uses; the plan's, else synchronous" },
   PLAN (DELAY), .name = "delay", ONE_OF ("uniform random"), .fallback = "uniform",

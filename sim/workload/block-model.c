@@ -98,6 +98,8 @@ expand_built (const PsiFamily *family, const PsiModelDimensions *d, const PsiLow
   if (!check_degrees (d, lowering, sequence, error))
     return NULL;
   model = family->build (d, lowering, sequence);
+  if (lowering->vocabulary_shards > 1)
+    psi_block_shard_vocabulary (model, lowering, d, sequence);
   for (guint i = 0; i < model->layers->len; i++)
     {
       const PsiLayerKind *kind = psi_model_kind (model, g_array_index (model->layers, PsiLayer, i).kind);

@@ -92,8 +92,8 @@ is_unfused (const PsiLower *lower, PsiKernelSet set)
   return lower->lowering->framework != NULL ? set == PSI_KERNELS_EAGER && !lower->lowering->compile : is_eager (lower);
 }
 
-static const PsiFrameworkMemory *
-memory_of (const PsiLowering *lowering)
+const PsiFrameworkMemory *
+psi_block_memory (const PsiLowering *lowering)
 {
   return lowering->memory != NULL ? lowering->memory : psi_framework_memory_of_base (lowering->megatron);
 }
@@ -105,7 +105,7 @@ psi_block_kept_input_bytes (const PsiLower *lower, gint64 bytes)
 {
   gint64 elements = bytes / lower->element_bytes;
 
-  if (!memory_of (lower->lowering)->narrow_inputs)
+  if (!psi_block_memory (lower->lowering)->narrow_inputs)
     return bytes;
   switch (lower->dtype)
     {
@@ -124,7 +124,8 @@ psi_block_kept_input_bytes (const PsiLower *lower, gint64 bytes)
 static void
 save_whole_input (PsiLower *lower, const PsiBlock *block, guint targets)
 {
-  if (lower->sequence_shards > 1 && psi_lower_wants_input (lower, targets) && memory_of (lower->lowering)->whole_inputs)
+  if (lower->sequence_shards > 1 && psi_lower_wants_input (lower, targets) &&
+      psi_block_memory (lower->lowering)->whole_inputs)
     psi_lower_save (lower, psi_block_whole_bytes (lower, block));
 }
 
@@ -215,7 +216,7 @@ psi_block_residual (PsiLower *lower, const PsiBlock *block)
   psi_lower_element (lower, PSI_ELEMENT_RESIDUAL, (double) elements);
   if (lower->lowering->dropout)
     psi_lower_save (lower, elements); /* the mask, one byte each */
-  if (memory_of (lower->lowering)->residual_inputs)
+  if (psi_block_memory (lower->lowering)->residual_inputs)
     psi_lower_save (lower, elements * lower->element_bytes);
 }
 
@@ -379,7 +380,8 @@ psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, const Psi
   psi_lower_init (&lower, lowering, tokens);
   stream_bytes = psi_block_stream_bytes (&lower, block);
   elements = stream_bytes / lower.element_bytes;
-  psi_lower_add_parameters (&lower, psi_block_padded_vocabulary (vocab, lowering) / lower.tp * block->hidden);
+  if (lowering->vocabulary_shards <= 1)
+    psi_lower_add_parameters (&lower, psi_block_padded_vocabulary (vocab, lowering) / lower.tp * block->hidden);
   psi_lower_add_parameters (&lower, replicated);
   psi_lower_element (&lower, PSI_ELEMENT_EMBEDDING, (double) (tokens * block->hidden));
   psi_lower_leave_tp (&lower, psi_block_whole_bytes (&lower, block));
@@ -415,7 +417,7 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   width = lower.element_bytes;
   whole_bytes = psi_block_whole_bytes (&lower, block);
   logits = tokens * columns;
-  whole = memory_of (lowering)->gathered_logits ? logits * lower.tp : logits;
+  whole = psi_block_memory (lowering)->gathered_logits ? logits * lower.tp : logits;
   chunk = (whole + MAX (lowering->loss_chunks, 1) - 1) / MAX (lowering->loss_chunks, 1);
   if (transform)
     {
@@ -425,6 +427,13 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
     }
   else
     psi_block_norm (&lower, block);
+  kind->input_bytes = psi_block_stream_bytes (&lower, block);
+  kind->never_recomputed = TRUE;
+  if (lowering->vocabulary_shards > 1) /* the rest is in block-vocabulary.c */
+    {
+      psi_lower_finish (&lower, kind);
+      return index;
+    }
   psi_lower_enter_tp (&lower, whole_bytes);
   psi_lower_tied_linear (&lower, tokens, block->hidden, columns * lower.tp);
   if (!tied)
@@ -438,7 +447,7 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
     psi_lower_comm (&lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, tokens * 12);
 
   /* framework-memory.c has the bytes of a logit; compiled PyTorch keeps the logits and writes their gradient, 4. */
-  const PsiFrameworkMemory *memory = memory_of (lowering);
+  const PsiFrameworkMemory *memory = psi_block_memory (lowering);
   gboolean fused = lowering->fused_loss && memory->fused_loss_bytes > 0,
            compiled = lowering->compile && !lowering->megatron;
   guint wide = width == 4 ? 2 : 0; /* fp32 logits are 2 bytes wider and need no fp32 copy of their own */
@@ -455,13 +464,11 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   gint64 others_bytes = memory->chunks_stay ? kept_bytes / MAX (chunk, 1) * (whole - chunk) : 0;
   psi_lower_save (&lower, kept_bytes + others_bytes);
 
-  kind->input_bytes = psi_block_stream_bytes (&lower, block);
   kind->forward_workspace_bytes =
       (lower.sequence_shards > 1 ? whole_bytes : 0) +
       (is_eager (&lower) && width == 2 && memory->loss_kept_bytes > width ? chunk * width : 0);
   kind->backward_workspace_bytes =
       MAX (MAX (loss_bytes, gradient_bytes) - kept_bytes, 0) + (lower.sequence_shards > 1 ? 2 * whole_bytes : 0);
-  kind->never_recomputed = TRUE;
   psi_lower_finish (&lower, kind);
   return index;
 }

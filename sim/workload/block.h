@@ -25,6 +25,9 @@ gint64 psi_block_padded_vocabulary (gint64 vocab, const PsiLowering *lowering);
 gint64 psi_block_stream_bytes (const PsiLower *lower, const PsiBlock *block);
 gint64 psi_block_whole_bytes (const PsiLower *lower, const PsiBlock *block);
 
+/* Never NULL: the lowering's, or that of its base framework. */
+const PsiFrameworkMemory *psi_block_memory (const PsiLowering *lowering);
+
 /* What a product keeps of its input of `bytes` in 16 bits. */
 gint64 psi_block_kept_input_bytes (const PsiLower *lower, gint64 bytes);
 
@@ -52,6 +55,11 @@ guint psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const Ps
 
 /* Tokens of one micro-batch on one GPU. */
 gint64 psi_block_tokens (const PsiLowering *lowering, gint64 sequence);
+
+/* Embedding and head of a pipeline that splits them: strip `embedding` and `head` of what is split and put a layer
+ * "vocabulary", 1 / shards of both, behind each share of the blocks. `vocab` columns, as the model has them. */
+void psi_block_shard_vocabulary (PsiModel *model, const PsiLowering *lowering, const PsiModelDimensions *d,
+                                 gint64 sequence);
 
 /* A kind of block: attention and feed-forward. Returns its index. */
 guint psi_block_add (PsiModel *model, const char *name, const PsiLowering *lowering, const PsiBlock *block,

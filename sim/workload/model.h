@@ -97,9 +97,10 @@ typedef struct
   guint first_block,
       n_blocks;      /* the run of layers that `partition = layers` divides evenly (embedding before, head after) */
   gint64 parameters; /* of the whole model, exact, tied tensors once */
-  gint64 tied_parameters;   /* elements (on one tp GPU) that first and last layer share; the first counts them in its
-                             * `parameters`, the last does not; both hold them if on different GPUs */
-  gint64 tokens_per_sample; /* sequence length; 1 for a trace of images */
+  guint vocabulary_shards; /* that many layers "vocabulary" are among the blocks, one at the end of each part; else 0 */
+  gint64 tied_parameters;  /* elements (on one tp GPU) that first and last layer share; the first counts them in its
+                            * `parameters`, the last does not; both hold them if on different GPUs */
+  gint64 tokens_per_sample;       /* sequence length; 1 for a trace of images */
   double model_flops_per_sample;  /* forward FLOPs of one sample, by the usual counting (MFU) */
   double frozen_flops_per_sample; /* of them of products that have no gradient of their weights */
   gboolean is_uniform;            /* the paper's model: fixed times, byte counts given directly */
@@ -123,6 +124,8 @@ typedef struct
   gboolean dropout;
   guint loss_chunks; /* logits computed in that many chunks, at least 1; 0 counts as 1 */
   PsiAdapters adapters;
+  guint vocabulary_shards; /* pipeline ranks that share embedding and head; 0, 1: first and last layer have them */
+  guint vocabulary_live;   /* micro-batches whose logits are alive at once then */
   gboolean attention_copy; /* the fused attention's output is kept twice: flash-attn wants another layout than the
                             * framework's (measured on A100 with micro_batch > 1 under Megatron; not from H100 on) */
 } PsiLowering;
