@@ -413,9 +413,8 @@ fill_throughput (PsiPlanReport *plan, const PsiStep *step)
     plan->tokens_per_s = plan->samples_per_s * (double) model->tokens_per_sample;
   if (model->model_flops_per_sample <= 0)
     return;
-  /* Forward, gradient of the input, and of the weights where they are trained. */
-  double flops =
-      (3 * model->model_flops_per_sample - model->frozen_flops_per_sample) * plan->samples_per_s / plan->gpus;
+  double per_sample = 3 * model->model_flops_per_sample - model->frozen_flops_per_sample;
+  double flops = per_sample * plan->samples_per_s / plan->gpus;
   plan->model_tflops_per_gpu = flops / 1e12;
   if (peak <= 0)
     return;
