@@ -218,10 +218,10 @@ psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations)
 }
 
 void
-psi_program_shift (PsiProgram *program, PsiOpId op, guint iterations)
+psi_program_shift (PsiProgram *program, PsiOpId op, int iterations)
 {
-  g_assert (iterations <= G_MAXUINT8);
-  psi_program_op (program, op)->shift = (guint8) iterations;
+  g_assert (iterations >= G_MININT8 && iterations <= G_MAXINT8);
+  psi_program_op (program, op)->shift = (gint8) iterations;
 }
 
 void

@@ -11,6 +11,13 @@ compare_starts (gconstpointer a, gconstpointer b)
   return (*x > *y) - (*x < *y);
 }
 
+/* Time has to pass from op to op, or their order would mean nothing. */
+static gint64
+virtual_ps (gint64 ps)
+{
+  return MAX (ps, 1);
+}
+
 /* Worker 0 begins at 0, the others anywhere within the period, at whole ps. */
 static void
 draw_starts (PsiCyclicTimeline *timeline, guint n, guint64 seed)
@@ -39,7 +46,7 @@ psi_cyclic_timeline_init (PsiCyclicTimeline *timeline, const PsiScheduleShape *s
     for (guint pass = 0; pass < 2 * k; pass++)
       {
         guint part = pass < k ? pass : 2 * k - 1 - pass;
-        gint64 time = timeline->slots ? 1 : pass < k ? shape->forward_ps[part] : shape->backward_ps[part];
+        gint64 time = timeline->slots ? 1 : virtual_ps (pass < k ? shape->forward_ps[part] : shape->backward_ps[part]);
         PsiVirtualOp op = { now, pass < k ? PSI_TOKEN_FORWARD : PSI_TOKEN_BACKWARD, part, b };
 
         if (time > G_MAXINT64 / 8 / (gint64) n / (gint64) (2 * k * (guint64) m))
@@ -54,7 +61,7 @@ psi_cyclic_timeline_init (PsiCyclicTimeline *timeline, const PsiScheduleShape *s
         now += time * n;
         timeline->end[part] = now;
         if (pass >= k)
-          longest = MAX (longest, m * n * (timeline->slots ? 2 : shape->forward_ps[part] + time));
+          longest = MAX (longest, m * n * (timeline->slots ? 2 : virtual_ps (shape->forward_ps[part]) + time));
       }
   timeline->spacing = now / n;
   if (shape->placement == PSI_PLACEMENT_STAGE)
@@ -87,6 +94,7 @@ psi_cyclic_timeline_note (const PsiCyclicTimeline *timeline, const PsiScheduleSh
   schedule->start_ps = g_new0 (gint64, n);
   schedule->start_token = g_new0 (guint, n);
   schedule->period_ps = timeline->period / n;
+  schedule->owner = g_new0 (guint, k);
   schedule->stale = g_new0 (guint8, n * k);
   schedule->first_use_ps = g_new0 (gint64, n * k);
   schedule->lifetime_ps = g_new0 (gint64, k);
@@ -95,11 +103,11 @@ psi_cyclic_timeline_note (const PsiCyclicTimeline *timeline, const PsiScheduleSh
   schedule->pool = pools ? g_new0 (guint, k) : NULL;
   for (guint j = 0; j < k; j++)
     {
-      gint64 lifetime = timeline->end[j] - timeline->first[j];
+      gint64 lifetime = timeline->end[j] - timeline->first[j], earliest = G_MAXINT64;
 
       schedule->lifetime_ps[j] = lifetime / n;
-      schedule->forward_ps[j] = timeline->slots ? 1 : shape->forward_ps[j];
-      schedule->backward_ps[j] = timeline->slots ? 1 : shape->backward_ps[j];
+      schedule->forward_ps[j] = timeline->slots ? 1 : virtual_ps (shape->forward_ps[j]);
+      schedule->backward_ps[j] = timeline->slots ? 1 : virtual_ps (shape->backward_ps[j]);
       if (pools)
         schedule->pool[j] = MIN (n, (guint) ((lifetime + spacing - 1) / MAX (spacing, 1)));
       for (guint i = 0; i < n; i++)
@@ -108,6 +116,11 @@ psi_cyclic_timeline_note (const PsiCyclicTimeline *timeline, const PsiScheduleSh
 
           schedule->stale[i * k + j] = n > 1 && (shape->delayed || use < made - timeline->period);
           schedule->first_use_ps[i * k + j] = use / n;
+          if (use + schedule->stale[i * k + j] * timeline->period < earliest)
+            {
+              earliest = use + schedule->stale[i * k + j] * timeline->period;
+              schedule->owner[j] = i;
+            }
         }
     }
   for (guint i = 0; i < n; i++)
