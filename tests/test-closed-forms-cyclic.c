@@ -168,11 +168,47 @@ test_hops (void)
     }
 }
 
+/* One GPU for each stage: its slots are N m of forward and backward, a worker's step m K of them; the longer is the
+ * period. Workers of one micro-batch have the versions of workers T / N apart: stage j is new where what is left of the
+ * period from worker i on holds a whole forward and backward of the stages from j. */
+static void
+test_stages (void)
+{
+  guint t = 0;
+
+  for (guint n = 1; n <= 12; n++)
+    for (guint k = 1; k <= 8; k++)
+      for (guint m = 1; m <= 4; m++)
+        {
+          gint64 p = (gint64) k * UNIT_BYTES, slots = m * MAX (n, k);
+          guint stale = 0;
+          g_autoptr (PsiReport) report =
+              run_flags (FALSE,
+                         "model=uniform plan=cdp+pp workers=%u stages=%u micro_batches=%u "
+                         "forward=%ums backward=%ums psi_p=%lld psi_a=%lld",
+                         n, k, m, times[t].forward, times[t].backward, (long long) p, (long long) p);
+          const PsiPlanReport *plan = plan_of (report);
+
+          g_assert_cmpint (plan->step_time_ps, ==, slots * (times[t].forward + times[t].backward) * MS_PS);
+          g_assert_cmpuint (plan->gpus, ==, k);
+          assert_near (plan->bubble_fraction, 1 - (double) (n * m) / (double) slots);
+          assert_near (plan->activation_total_mean_bytes,
+                       (double) (n * m) * (k + 1) / (2.0 * (double) slots) * (double) p);
+          for (guint i = 0; i < n; i++)
+            for (guint j = 1; j <= k && n > 1; j++)
+              stale += (i + 1) * MAX (n, k) < (k - j + 1) * n;
+          if (m == 1)
+            assert_near (plan->delay_mean, (double) stale / (n * k));
+          t = (t + 1) % G_N_ELEMENTS (times);
+        }
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/model/cyclic-grid/period", test_period);
   g_test_add_func ("/model/cyclic-grid/hops", test_hops);
+  g_test_add_func ("/model/cyclic-grid/stages", test_stages);
   return g_test_run ();
 }

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Cyclic data parallelism: N workers run the same step, each T / N later than the one before it.
  *
- *   worker i begins at i d;  d = T / N, T = m sum_j (f_j + b_j) the step of one worker with m micro-batches
- *                            d = max (T / N, max_j m (f_j + b_j)) with one GPU for each stage
- *   delay random: worker 0 begins at 0, the others anywhere in [0, T) alike, in ascending order: s_i in place of i d
- *   part j of step t+1 exists when the last worker has ended its last backward of step t:  P_j = (N-1) d + end of B_j -
- * N d worker i uses the new version of part j (v2) iff its first forward of part j begins no earlier than P_j; else,
- * and always under v1, the version before it GPUs of a stage that workers share: ceil ((end of last B_j - start of
- * first F_j) / d), the most alive at once
+ *   T = m sum_j (f_j + b_j)   the step of one worker with m micro-batches
+ *   s_i                       worker i begins; evenly: i T / N
+ *                             delay random: anywhere in [0, T), in ascending order, worker 0 at 0
+ *                             one GPU for each stage: in whole slots, see cyclic-timeline.c
+ *   P                         period: T; one GPU for each stage: max (T, N m (f + b)) with equal stages, not less with
+ *                             others
+ *   s_(N-1) + end of the last B_j - P   part j of the next step is there: the last worker has ended its backward
+ *
+ * Worker i uses the new version of part j (v2) iff its first forward of part j begins no earlier than that; else, and
+ * always under v1, the version before it. GPUs of a stage that workers share: ceil (N (end of the last B_j - start of
+ * the first F_j) / T), the most alive at once.
  *
  * On one GPU, or one GPU for each stage, the workers' ops are merged into one list in order of their virtual times
- * modulo the period N d, backwards first on a tie; an op that falls into a later period has a shift. One GPU with N = K
+ * modulo the period, backwards first on a tie; an op that falls into a later period has a shift. One GPU with N = K
  * counts slots: all times are taken as 1.
  *
  * Source: Fournier and Oyallon, Cyclic Data Parallelism, arXiv 2403.08837; the rule for unequal stages and for K != N
