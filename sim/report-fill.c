@@ -9,6 +9,7 @@
  *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
+#include "report-notes.h"
 
 #include "simulate-plan.h"
 
@@ -554,9 +555,7 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   fill_throughput (plan, step);
   fill_update (plan, step);
   fill_assumptions (plan, step);
-  if (!run->periodic)
-    g_ptr_array_add (plan->warnings,
-                     g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));
+  psi_report_note_run (plan, run);
   if (step->warning != NULL)
     g_ptr_array_add (plan->warnings, g_strdup (step->warning));
   plan->digest = psi_account_digest (step->world, run);

@@ -172,7 +172,7 @@ psi_cyclic_timeline_init (PsiCyclicTimeline *timeline, const PsiScheduleShape *s
 
   for (guint j = 0; j < k; j++)
     longest = MAX (longest, MAX (shape->forward_ps[j], shape->backward_ps[j]));
-  if (longest > G_MAXINT64 / 16 / n / MAX (n, k) / shape->micro_batches)
+  if (longest > G_MAXINT64 / 16 / n / (by_stage ? MAX (n, k) : k) / shape->micro_batches)
     {
       g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE,
                    "a cyclic step of %u workers takes too long to simulate", n);
