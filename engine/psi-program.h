@@ -48,9 +48,9 @@ typedef struct
 {
   guint8 kind;
   guint8 tag;   /* the builder's own meaning: what the time is spent on */
-  guint16 slot; /* port slot: SEND, RECV, COLLECTIVE */
   guint8 skip;  /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
-  gint8 shift; /* works for the step so many iterations earlier: its memory belongs there */
+  gint8 shift;  /* works for the step so many iterations earlier: its memory belongs there */
+  guint32 slot; /* port slot: SEND, RECV, COLLECTIVE */
   PsiTransferId transfer;
   gint32 label[3];     /* the builder's own: e.g. micro-batch, part and layer; -1 = none */
   PsiTime cost_ps;     /* WORK */

@@ -324,6 +324,41 @@ test_long_stage (void)
         }
 }
 
+/* A step that nobody would wait for is refused at once; one order for all workers may be larger than one for each. */
+static void
+test_too_large (void)
+{
+  static const gint64 times[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+  static const struct
+  {
+    guint workers;
+    PsiPlacement placement;
+    gboolean by_stage, fits;
+  } rows[] = { { 25000, PSI_PLACEMENT_SEPARATE, FALSE, TRUE }, { 25001, PSI_PLACEMENT_SEPARATE, FALSE, FALSE },
+               { 25000, PSI_PLACEMENT_STAGE, TRUE, TRUE },     { 10001, PSI_PLACEMENT_SHARED, TRUE, FALSE },
+               { 10000, PSI_PLACEMENT_SHARED, TRUE, TRUE },    { G_MAXUINT32, PSI_PLACEMENT_STAGE, TRUE, FALSE } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      PsiScheduleShape shape = { .micro_batches = 1,
+                                 .workers = rows[i].workers,
+                                 .stages = 10,
+                                 .placement = rows[i].placement,
+                                 .by_stage = rows[i].by_stage,
+                                 .forward_ps = times,
+                                 .backward_ps = times };
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PsiSchedule) schedule = psi_schedule_cyclic.build (&shape, &error);
+
+      g_assert_true ((schedule != NULL) == rows[i].fits);
+      if (!rows[i].fits)
+        {
+          g_assert_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE);
+          g_assert_nonnull (strstr (error->message, "too large to follow"));
+        }
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -337,5 +372,6 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/schedule/cyclic/pools", test_pools);
   g_test_add_func ("/plan/schedule/cyclic/unequal-stages", test_unequal_stages);
   g_test_add_func ("/plan/schedule/cyclic/long-stage", test_long_stage);
+  g_test_add_func ("/plan/schedule/cyclic/too-large", test_too_large);
   return g_test_run ();
 }

@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include "nearest.h"
+#include "plan-check.h"
 #include "plan-file.h"
 #include "plan-precision.h"
 
@@ -477,14 +478,9 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
               "'%u' does not divide dp x cp = %u", plan->shard_group, plan->dp * plan->cp);
       return NULL;
     }
-  if (plan->zero > 0 && (plan->parameter_server || (plan->cyclic && (plan->zero != 3 || plan->by_stage ||
-                                                                     plan->placement != PSI_PLACEMENT_SEPARATE ||
-                                                                     plan->update != PSI_UPDATE_CYCLIC_V2))))
-    {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
-              "'%u' does not go with this plan (cyclic plans: 3, by cdp-zero)", plan->zero);
-      return NULL;
-    }
+  if (!psi_plan_check_zero (plan, s, error))
+    return NULL;
+  psi_plan_note_workers (plan, s);
   if (plan->zero > 0 && plan->schedule->copies > 1)
     {
       refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),

@@ -21,6 +21,10 @@
  * is the same causality applied to the virtual timeline. Transfers do not enter the virtual timeline. */
 #include "cyclic-timeline.h"
 
+/* Every worker is followed by itself: more would take minutes. GPUs of a pool have an order for each worker. */
+#define MOST_OPS 500000
+#define MOST_POOL_OPS 200000
+
 typedef struct
 {
   gint64 time;
@@ -50,7 +54,16 @@ build (const PsiScheduleShape *shape, GError **error)
   guint n_ranks = pools ? n * k : shape->by_stage ? k : one_gpu ? 1 : n;
   guint n_chunks = shape->by_stage ? 1 : k;
   g_auto (PsiCyclicTimeline) timeline = { NULL };
+  guint64 n_ops = 2 * (guint64) n * k * (guint64) m, most = pools ? MOST_POOL_OPS : MOST_OPS;
 
+  if (n_ops > most)
+    {
+      g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE,
+                   "workers %u, stages %u, micro_batches %" G_GINT64_FORMAT ": a cyclic step of %" G_GUINT64_FORMAT
+                   " forwards and backwards is too large to follow (at most %" G_GUINT64_FORMAT ")",
+                   n, k, m, n_ops, most);
+      return NULL;
+    }
   if (!psi_cyclic_timeline_init (&timeline, shape, error))
     return NULL;
   PsiSchedule *schedule = psi_schedule_new (n_ranks, n_chunks, m * n);

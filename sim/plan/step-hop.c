@@ -5,8 +5,8 @@
  *
  *   repetition = floor ((t - S) / P), at t - S - repetition * P
  *
- * with t the virtual time at which it passes, S the virtual start of that side's worker, P the period. Within a stream hops
- * stand in the order of t, of two that pass at once the one of the earlier step first, then by serial number.
+ * with t the virtual time at which it passes, S the virtual start of that side's worker, P the period. Within a stream
+ * hops stand in the order of t, of two that pass at once the one of the earlier step first, then by serial number.
  *
  * No deadlock. Hops of all steps are in one total order, that of (t, step, serial), and every stream of every rank has
  * its hops in this order, on both sides: windows of one length, repeated, cut time into pieces, and two hops at one t

@@ -470,6 +470,8 @@ psi_step_free (PsiStep *step)
       g_clear_pointer (&rank->uses, g_array_unref);
       g_clear_pointer (&rank->gathers, g_array_unref);
       g_clear_pointer (&rank->calls, g_array_unref);
+      g_clear_pointer (&rank->call_index, g_hash_table_unref);
+      g_clear_pointer (&rank->slot_index, g_hash_table_unref);
       g_clear_pointer (&rank->sends, g_array_unref);
       g_free (rank->first_use);
       g_free (rank->ready);

@@ -115,16 +115,17 @@ struct _PsiStepRank
 
   /* Filled while tokens are walked; by psi_token_index(). */
   PsiOpId *forward_first, *forward_last, *backward_first, *backward_last;
-  GArray *marks;      /* of PsiOpId: last op of each token, in list order */
-  GArray *sends;      /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
-  GArray *receives;   /* of PsiGate: boundary receives, gated by an earlier token */
-  GArray *uses;       /* of PsiOpId: last op of each use of gathered parameters, in order */
-  GArray *gathers;    /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
-  GArray *calls;      /* step-place.c: collectives and messages made before, with their slot and transfer */
-  PsiOpId *first_use; /* [layers] first op of the step that reads the layer's parameters */
-  PsiOpId *ready;     /* [layers] last op of the step that adds to the layer's gradients */
-  PsiOpId *update;    /* [parts] cyclic: the update this rank makes */
-  guint group_start[PSI_MAX_STREAMS]; /* stream lengths before the first token of a group of overlapped ones */
+  GArray *marks;    /* of PsiOpId: last op of each token, in list order */
+  GArray *sends;    /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
+  GArray *receives; /* of PsiGate: boundary receives, gated by an earlier token */
+  GArray *uses;     /* of PsiOpId: last op of each use of gathered parameters, in order */
+  GArray *gathers;  /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
+  GArray *calls;    /* step-place.c: collectives and messages made before, with their slot and transfer */
+  GHashTable *call_index, *slot_index; /* step-place.c: where to find them, and ports, if they are many */
+  PsiOpId *first_use;                  /* [layers] first op of the step that reads the layer's parameters */
+  PsiOpId *ready;                      /* [layers] last op of the step that adds to the layer's gradients */
+  PsiOpId *update;                     /* [parts] cyclic: the update this rank makes */
+  guint group_start[PSI_MAX_STREAMS];  /* stream lengths before the first token of a group of overlapped ones */
 };
 
 /* An op that may not begin before number `position` of a list (marks or uses) is over; negative: of the step before. */
