@@ -100,24 +100,50 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
       }
 }
 
-static int
-compare_falls_first (gconstpointer a, gconstpointer b)
+/* Is x before y? At one instant either all that rises or all that falls comes first. */
+static inline gboolean
+is_before (const PsiLevelEvent *x, const PsiLevelEvent *y, gboolean rises_first)
 {
-  const PsiLevelEvent *x = a, *y = b;
-
   if (x->time_ps != y->time_ps)
-    return x->time_ps < y->time_ps ? -1 : 1;
-  return (x->bytes > 0) - (y->bytes > 0);
+    return x->time_ps < y->time_ps;
+  return rises_first ? x->bytes > 0 && y->bytes <= 0 : x->bytes <= 0 && y->bytes > 0;
 }
 
-static int
-compare_rises_first (gconstpointer a, gconstpointer b)
+/* Stable merge sort of runs that are sorted already: ops of a stream come in the order of time. */
+static void
+sort_events (PsiLevelEvent *events, guint n, gboolean rises_first)
 {
-  const PsiLevelEvent *x = a, *y = b;
+  g_autofree PsiLevelEvent *spare = g_new (PsiLevelEvent, n);
+  g_autofree guint *begins = g_new (guint, n + 1);
+  PsiLevelEvent *from = events, *to = spare;
+  guint n_runs = 0;
 
-  if (x->time_ps != y->time_ps)
-    return x->time_ps < y->time_ps ? -1 : 1;
-  return (y->bytes > 0) - (x->bytes > 0);
+  for (guint i = 0; i < n; i++)
+    if (i == 0 || is_before (&events[i], &events[i - 1], rises_first))
+      begins[n_runs++] = i;
+  begins[n_runs] = n;
+  while (n_runs > 1)
+    {
+      guint merged = 0;
+
+      for (guint r = 0; r < n_runs; r += 2)
+        {
+          guint i = begins[r], middle = begins[r + 1], end = begins[MIN (r + 2, n_runs)], j = middle, k = i;
+
+          begins[merged++] = i;
+          while (i < middle && j < end)
+            to[k++] = is_before (&from[j], &from[i], rises_first) ? from[j++] : from[i++];
+          memcpy (to + k, from + i, (middle - i) * sizeof *to);
+          memcpy (to + k + (middle - i), from + j, (end - j) * sizeof *to);
+        }
+      begins[merged] = n;
+      n_runs = merged;
+      PsiLevelEvent *swap = from;
+      from = to;
+      to = swap;
+    }
+  if (from != events)
+    memcpy (events, from, n * sizeof *events);
 }
 
 void
@@ -141,7 +167,7 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
       level[event[i].level] -= q * event[i].bytes;
     }
   if (events->len > 0)
-    qsort (event, events->len, sizeof *event, rises_first ? compare_rises_first : compare_falls_first);
+    sort_events (event, events->len, rises_first);
   for (guint c = 0; c < PSI_MAX_CLASSES; c++)
     {
       sum += level[c];
