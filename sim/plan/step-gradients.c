@@ -81,13 +81,13 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *to
                             PsiOpId first, PsiOpId last)
 {
   const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
-  gboolean sums = step->plan->fsdp && step->plan->pp > 1;
+  gboolean sums = step->plan->fsdp && step->plan->pp > 1 && psi_step_group_size (step, PSI_DIMENSION_SHARD) > 1;
   LayerWork work = { 0 };
 
   add_layer_work (step, rank, layer, &work);
   gint64 bytes = work.dense_bytes + work.expert_bytes;
   /* FSDP under a pipeline sums whole gradients until the last micro-batch. */
-  if (sums && psi_step_group_size (step, PSI_DIMENSION_SHARD) > 1)
+  if (sums)
     {
       if (is_first)
         psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
