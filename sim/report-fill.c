@@ -293,6 +293,7 @@ overhead_bytes (const PsiStep *step)
     return 0;
   for (guint i = 0; i < G_N_ELEMENTS (degrees); i++)
     communicators += degrees[i] > 1 && step->gpus > 1;
+  communicators += plan->grad_clip && communicators > 1; /* the norm's, over all of them */
   return step->machine->gpu.context_bytes + (gint64) communicators * channels * 2 * (gint64) (9.19 * 1048576);
 }
 
