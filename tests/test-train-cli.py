@@ -49,6 +49,8 @@ def synchronous():
 
 def cyclic():
     yield from same_parameters(["cdp-single", "cdp-v2", "cdp+pp", "cdp-zero"], "--stages", "3", "--workers", "3")
+    # Fewer workers than stages: those of one GPU for each stage begin in slots, with the versions of evenly spread ones.
+    yield from same_parameters(["cdp-single", "cdp-v2", "cdp+pp", "cdp-zero"], "--stages", "3", "--workers", "2")
     # GPUs that workers share add up their own micro-batches first, so the sums round otherwise.
     shared, single = (train("--plan", plan, "--stages", "3", "--workers", "3")["final"]["loss"]
                       for plan in ("cdp+mp", "cdp-single"))
