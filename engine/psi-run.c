@@ -81,7 +81,7 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   g_autoptr (PsiRun) run = g_new0 (PsiRun, 1);
   g_auto (PsiLoop) loop = { 0 };
   g_autofree Mark *marks = g_new0 (Mark, world->ranks->len + 1);
-  PsiTime now_ps = 0, shift_ps = 0;
+  PsiTime now_ps = 0, shift_ps = 0, most_ps = 0;
   guint32 reach = 1, lead = 0, matches = 0, limit, first_sum = 0;
   PsiCycle cycle = { 0 };
 
@@ -131,6 +131,7 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
       const PsiIteration *iteration = &loop.iterations[(loop.complete - 1) % PSI_LOOP_AHEAD];
       matches = iteration->least_ps != iteration->most_ps ? 0 : iteration->least_ps == shift_ps ? matches + 1 : 1;
       shift_ps = iteration->least_ps;
+      most_ps = iteration->most_ps;
       run->cycle = matches >= reach ? 1 : 0;
       if (loop.sums && loop.complete > first_sum)
         {
@@ -147,12 +148,14 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   if (loop.n_streams_used == 0)
     run->cycle = 1;
   run->periodic = run->cycle > 0;
+  run->drifts = !run->periodic && cycle.steady >= reach;
   run->iterations = loop.complete;
   run->makespan_ps = now_ps;
   run->n_events = loop.n_events;
   run->period_ps = loop.n_streams_used == 0 ? 0
                    : run->cycle > 1         ? (psi_cycle_time_ps (&cycle, run->cycle) + run->cycle - 1) / run->cycle
                    : run->periodic          ? shift_ps
+                   : run->drifts            ? most_ps
                    : loop.complete > 1      ? slowest_pace_ps (&loop, marks)
                                             : now_ps;
   if (!options->no_record)
