@@ -97,7 +97,7 @@ const PsiCommand psi_commands[] = {
         "if not chunk x ranks + rank.\n\n"
         "Orders without a flush also have: a line 'repeat', the lists before it run once, those behind it again and "
         "again, 'steps S' steps at a time; U1, update chunk 1; @-1 behind an op, it uses the parameters of the step "
-        "before; >2:B0 before an op, it waits for B0 of rank 2.",
+        "before (@-2: of the one before that); >2:B0 before an op, it waits for B0 of rank 2.",
     .min_words = 1,
     .max_words = 1,
     .keys = TRUE,

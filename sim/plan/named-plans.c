@@ -52,6 +52,8 @@ const PsiNamedPlan psi_named_plans[] = {
     .summary = "pipeline that takes all micro-batches through one model part before the next" },
   { .name = "dualpipe", .pp_is_k = TRUE, .schedule = "dualpipe",
     .summary = "two pipelines in opposite directions on two copies of the model" },
+  { .name = "pipedream", .pp_is_k = TRUE, .schedule = "pipedream", .update = "asynchronous", .placement = "stage",
+    .summary = "pipeline that never flushes: an update after every micro-batch, old weights kept for those under way" },
   { .name = "zero-1", .dp_is_n = TRUE, .schedule = "none", .zero = 1,
     .summary = "data parallelism with the optimizer state shared out" },
   { .name = "zero-2", .dp_is_n = TRUE, .schedule = "none", .zero = 2,

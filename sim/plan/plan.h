@@ -11,7 +11,8 @@ typedef enum
 {
   PSI_UPDATE_SYNCHRONOUS,
   PSI_UPDATE_CYCLIC_V1,
-  PSI_UPDATE_CYCLIC_V2
+  PSI_UPDATE_CYCLIC_V2,
+  PSI_UPDATE_ASYNCHRONOUS /* each micro-batch's gradient when it is there (pipedream: every micro_batches of them) */
 } PsiUpdateRule;
 extern const char *const psi_update_names[]; /* "synchronous", ... NULL-ended */
 

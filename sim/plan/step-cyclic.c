@@ -91,7 +91,8 @@ psi_step_versions (const PsiStep *step, guint part)
       first = MIN (first, begin);
       last = MAX (last, begin + s->lifetime_ps[part]);
     }
-  return last - s->period_ps > first ? 2 : 1;
+  /* One is made in every step. */
+  return s->period_ps > 0 && last > first ? (guint) ((last - first + s->period_ps - 1) / s->period_ps) : 1;
 }
 
 /* The rank that works for a worker on a part. */

@@ -301,7 +301,7 @@ void psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *t
 void psi_step_cyclic_after (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 /* Once all lists are walked: gradients and versions on their way. */
 void psi_step_cyclic_messages (PsiStep *step);
-/* Versions of a part in use at once on one shared copy: 1 or 2. */
+/* Versions of a part in use at once where ranks share one store. */
 guint psi_step_versions (const PsiStep *step, guint part);
 
 /* step-state.c */

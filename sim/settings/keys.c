@@ -139,7 +139,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
   PLAN (SHARD_GROUP), .name = "shard_group", COUNT (1, MANY),
     .help = "GPUs that share one sharded copy; dp unless written" },
   PLAN (SCHEDULE), .name = "schedule", .kind = PSI_KEY_KIND_CHOICE_OR_PATH,
-    .choices = "none naive gpipe breadth-first 1f1b interleaved zb-h1 zb-h2 zb-v v-half v-min dualpipe dualpipe-v cyclic pipedream-2bw auto",
+    .choices = "none naive gpipe breadth-first 1f1b interleaved zb-h1 zb-h2 zb-v v-half v-min dualpipe dualpipe-v cyclic pipedream pipedream-2bw auto",
     .help = "order of work, or a schedule file; the plan's, else none without a pipeline, 1f1b with one" },
   PLAN (IN_FLIGHT), .name = "in_flight", COUNT (1, 1e6),
     .help = "schedule auto: memory limit, as the ranks of a 1f1b pipeline that needs it; pp unless written" },
