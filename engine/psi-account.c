@@ -32,6 +32,43 @@ fit_waits (PsiTimeSplit *split, PsiTime period_ps)
 }
 
 void
+psi_account_op (const PsiProgram *program, const PsiOp *op, const PsiOpTimes *times, const PsiOpWait *wait,
+                PsiTime free_ps, double scale, PsiTimeSplit *split)
+{
+  PsiTime moving_ps = 0, served_ps = 0;
+
+  /* Waiting for an op of another stream of this rank. */
+  if (wait->post_ps > free_ps)
+    {
+      if (wait->released_by != PSI_OP_NONE)
+        {
+          const PsiOp *before = psi_program_op (program, wait->released_by);
+
+          moving_ps = wait->post_ps - CLAMP (wait->before_ps, free_ps, wait->post_ps);
+          split->moving_ps[before->tag] += moving_ps;
+          if (before->kind == PSI_OP_SERVE)
+            served_ps = CLAMP ((PsiTime) ((double) before->cost_ps * scale), 0, wait->post_ps - free_ps - moving_ps);
+          split->busy_ps[before->tag] += served_ps;
+        }
+      split->still_ps += wait->post_ps - free_ps - moving_ps - served_ps;
+    }
+  if (op->kind == PSI_OP_WORK)
+    split->busy_ps[op->tag] += times->end_ps - times->start_ps;
+  else if (op->kind == PSI_OP_SERVE)
+    {
+      split->still_ps += times->start_ps - wait->post_ps;
+      split->busy_ps[op->tag] += times->end_ps - times->start_ps;
+    }
+  else
+    {
+      /* Waiting for partners, then for the bytes. */
+      moving_ps = times->end_ps - CLAMP (wait->moving_ps, wait->post_ps, times->end_ps);
+      split->moving_ps[op->tag] += moving_ps;
+      split->still_ps += times->end_ps - wait->post_ps - moving_ps;
+    }
+}
+
+void
 psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiTimeSplit *ret_split)
 {
   const PsiProgram *program = psi_world_rank (world, rank)->program;
@@ -40,41 +77,18 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
   guint n = program->streams[0]->len;
 
   memset (ret_split, 0, sizeof *ret_split);
-  if (n == 0)
+  if (run->splits != NULL)
+    *ret_split = run->splits[rank];
+  else if (n == 0)
+    ret_split->still_ps = run->period_ps;
+  else
     {
-      ret_split->still_ps = run->period_ps;
-      return;
+      for (guint i = 0; i < n; i++)
+        psi_account_op (program, &g_array_index (program->streams[0], PsiOp, i), &times[i], &waits[i],
+                        i > 0 ? times[i - 1].end_ps : times[n - 1].end_ps - run->period_ps,
+                        psi_world_rank (world, rank)->scale, ret_split);
+      fit_waits (ret_split, run->period_ps);
     }
-  PsiTime free_ps = times[n - 1].end_ps - run->period_ps;
-  for (guint i = 0; i < n; i++)
-    {
-      const PsiOp *op = &g_array_index (program->streams[0], PsiOp, i);
-      const PsiOpTimes *t = &times[i];
-      const PsiOpWait *wait = &waits[i];
-      PsiTime moving_ps = 0;
-
-      /* Waiting for an op of another stream of this rank. */
-      if (wait->post_ps > free_ps)
-        {
-          if (wait->released_by != PSI_OP_NONE)
-            {
-              moving_ps = wait->post_ps - CLAMP (wait->before_ps, free_ps, wait->post_ps);
-              ret_split->moving_ps[psi_program_op (program, wait->released_by)->tag] += moving_ps;
-            }
-          ret_split->still_ps += wait->post_ps - free_ps - moving_ps;
-        }
-      if (op->kind == PSI_OP_WORK)
-        ret_split->busy_ps[op->tag] += t->end_ps - t->start_ps;
-      else
-        {
-          /* Waiting for partners, then for the bytes. */
-          moving_ps = t->end_ps - CLAMP (wait->moving_ps, wait->post_ps, t->end_ps);
-          ret_split->moving_ps[op->tag] += moving_ps;
-          ret_split->still_ps += t->end_ps - wait->post_ps - moving_ps;
-        }
-      free_ps = t->end_ps;
-    }
-  fit_waits (ret_split, run->period_ps);
 }
 
 void
@@ -91,7 +105,8 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
         for (guint32 d = op->first_delta; d != CHAIN_END;)
           {
             const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
-            PsiLevelEvent event = { (delta->at_end ? times->end_ps : times->start_ps) + op->shift * run->period_ps,
+            PsiLevelEvent event = { (delta->at_end ? times->end_ps : times->start_ps) +
+                                        op->shift * psi_run_fold_ps (run, rank),
                                     delta->bytes * weight, delta->memory_class };
 
             g_array_append_val (events, event);
@@ -248,7 +263,7 @@ chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
       {
         const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
 
-        if (psi_program_op (program, dep->op)->kind == PSI_OP_WORK)
+        if (psi_op_is_work (psi_program_op (program, dep->op)))
           return 0;
         d = dep->next;
       }
@@ -290,7 +305,7 @@ number_messages (Chain *chain, PsiRankId rank)
           GArray **sends = &chain->sends[chain->first_slot[rank] + op->slot];
           PsiOpId id = PSI_OP_ID (s, i);
 
-          *nth++ = op->kind == PSI_OP_WORK ? 0 : counts[which * n_slots + op->slot]++;
+          *nth++ = psi_op_is_work (op) ? 0 : counts[which * n_slots + op->slot]++;
           if (op->kind != PSI_OP_SEND)
             continue;
           if (*sends == NULL)
@@ -363,7 +378,7 @@ chain_of (Chain *chain, PsiRankId rank, PsiOpId id)
   const PsiOp *op = psi_program_op (psi_world_rank (chain->world, rank)->program, id);
   gint32 *known = &chain->chain[op_index (chain, rank, id)];
 
-  if (op->kind == PSI_OP_WORK)
+  if (psi_op_is_work (op))
     return 0;
   if (*known >= 0)
     return (guint) *known;
