@@ -67,11 +67,6 @@ find_named (PsiPlan *plan, const PsiSettings *s, GError **error)
                    near != NULL ? "'?)" : ")");
       return FALSE;
     }
-  if (plan->named->later)
-    {
-      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_LATER, "plan '%s' is not in this version", name);
-      return FALSE;
-    }
   return TRUE;
 }
 
@@ -121,7 +116,15 @@ choose_words (PsiPlan *plan, const PsiSettings *s, GError **error)
                                                                               named->update == NULL
                                                                           ? "cyclic-v2"
                                                                           : update);
-  if (plan->cyclic != (plan->update != PSI_UPDATE_SYNCHRONOUS))
+  plan->asynchronous = plan->update == PSI_UPDATE_ASYNCHRONOUS && !plan->cyclic;
+  if (plan->asynchronous && !psi_settings_has (s, PSI_KEY_GRADIENTS))
+    plan->parameter_server = TRUE;
+  if (plan->update == PSI_UPDATE_ASYNCHRONOUS && plan->schedule != &psi_schedule_pipedream &&
+      (plan->schedule != &psi_schedule_none || !plan->parameter_server || plan->keeps_all))
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_UPDATE),
+                            "'%s' goes with schedule none and gradients parameter-server, or with schedule pipedream",
+                            update);
+  if (!plan->asynchronous && plan->cyclic != (plan->update != PSI_UPDATE_SYNCHRONOUS))
     return psi_plan_refuse (
         error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_UPDATE),
         "'%s' does not go with schedule '%s' (cyclic schedules update by cyclic-v1 or cyclic-v2, others synchronously)",

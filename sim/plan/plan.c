@@ -292,6 +292,27 @@ flash_generation (const PsiPlan *plan, const char *attention)
   return strncmp (attention, "flash-", 6) == 0 ? (guint) (attention[6] - '0') : plan->framework->flash;
 }
 
+/* Workers that do not wait have nothing that takes all of them. */
+static gboolean
+check_asynchronous (const PsiPlan *plan, const PsiSettings *s, GError **error)
+{
+  const struct
+  {
+    PsiKeyId key;
+    gboolean wanted;
+  } together[] = { { PSI_KEY_CP, plan->cp > 1 },
+                   { PSI_KEY_EP, plan->ep > 1 },
+                   { PSI_KEY_GRAD_CLIP, plan->grad_clip },
+                   { PSI_KEY_WORKER_BATCHES, plan->worker_batches != NULL } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (together) && plan->asynchronous; i++)
+    if (together[i].wanted)
+      return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, together[i].key),
+                              "'%s' does not go with workers that do not wait for each other (update asynchronous)",
+                              psi_settings_text (s, together[i].key));
+  return TRUE;
+}
+
 PsiPlan *
 psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint machine_gpus_per_node, GError **error)
 {
@@ -342,8 +363,9 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   plan->compile = psi_settings_bool (s, PSI_KEY_COMPILE);
   plan->overlap_grads = psi_settings_has (s, PSI_KEY_OVERLAP_GRADS) ? psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS)
                                                                     : plan->framework->overlap_grads;
-  plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP) ? psi_settings_bool (s, PSI_KEY_GRAD_CLIP)
-                                                            : !source->is_uniform && !plan->cyclic;
+  plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP)
+                        ? psi_settings_bool (s, PSI_KEY_GRAD_CLIP)
+                        : !source->is_uniform && !plan->cyclic && !plan->asynchronous;
   plan->prefetch = (guint) psi_settings_count (s, PSI_KEY_PREFETCH);
   resolve_dropout (plan, s, source);
   plan->loss_chunks = psi_settings_has (s, PSI_KEY_LOSS_CHUNKS) ? (guint) psi_settings_count (s, PSI_KEY_LOSS_CHUNKS)
@@ -381,6 +403,8 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
                        "'yes' needs all gradients at once; cyclic plans update stage by stage");
       return NULL;
     }
+  if (!check_asynchronous (plan, s, error))
+    return NULL;
   plan->fsdp = plan->zero == 3 && plan->memory->fsdp > 0 && !plan->cyclic && !source->is_uniform;
   psi_plan_resolve_precision (plan, s, source);
   plan->bucket_bytes = psi_settings_has (s, PSI_KEY_BUCKET) ? psi_settings_count (s, PSI_KEY_BUCKET)

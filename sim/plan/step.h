@@ -3,12 +3,14 @@
  *
  *   step.c            schedule, ranks, streams; walks each rank's list of tokens
  *   step-cost.c       kernels -> time of every segment of every kind of layer
- *   step-place.c      ranks on the machine, links, communicators, channels
+ *   step-ranks.c      ranks on the machine
+ *   step-place.c      groups, communicators, channels
  *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
  *   step-gather.c     sharded parameters for a pass
- *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
+ *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server;
+ *                     asynchronous update: each bucket by itself
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
  *
@@ -91,7 +93,17 @@ typedef struct
   PsiTraffic traffic;
   gint64 sent_bytes;   /* by this rank */
   gint64 flight_bytes; /* of them at one instant */
+  gboolean by_server;  /* the root of a parameter server sends them, whoever runs the op */
 } PsiTransferInfo;
+
+/* Dimensions of PsiStep.strides. */
+enum
+{
+  PSI_STRIDE_TP,
+  PSI_STRIDE_CP,
+  PSI_STRIDE_DP,
+  PSI_STRIDE_PP
+};
 
 /* A rank (or class of equal ranks) while its program is built. Ranks of one list with equal work follow the first of
  * them: they share its program, and all that is filled while tokens are walked stays with it. */
@@ -201,10 +213,11 @@ PsiShapeCost *psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine
 void psi_shape_cost_free (PsiShapeCost *shape);
 PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory-bound kernel over so many bytes */
 
-/* step-place.c */
+/* step-ranks.c */
 void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
 /* Do the pipelines of all replicas cross nodes at the same places? */
 gboolean psi_step_replicas_alike (PsiStep *step);
+/* step-place.c */
 /* Give `rank` the ports under the slots of another rank of its list, so that it can run that rank's program. FALSE, and
  * nothing is done, if one of its messages would cost something else. */
 gboolean psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank);
@@ -230,6 +243,10 @@ PsiOpId psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, Psi
                              gint64 bytes, PsiTraffic traffic);
 /* Gather to, or scatter from, the root of a parameter server: `outward` = away from the root. */
 PsiOpId psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
+/* What one worker alone sends to the root, or the root to it; PSI_OP_NONE for the root's own worker. */
+PsiOpId psi_step_worker_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
+/* A worker's turn at the root: the update of a bucket (0, 1, ...). */
+PsiOpId psi_step_serve (PsiStep *step, PsiStepRank *rank, guint bucket, PsiTime time_ps);
 /* One end of a message between two ranks; `what` and `index` tell channels of a pair apart. bytes 0: no traffic. */
 PsiOpId psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
                        gint64 bytes, PsiTraffic traffic);
@@ -287,6 +304,8 @@ gboolean psi_step_is_last_use (const PsiStep *step, const PsiStepRank *rank, con
 /* step-gradients.c */
 /* The end of a rank's step: reduce, clip, update, share. */
 void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
+/* The same where workers do not wait for each other. */
+void psi_step_asynchronous_update (PsiStep *step, PsiStepRank *rank);
 /* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops; `is_first`: of the
  * step. */
 void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer,
