@@ -9,8 +9,9 @@
  * as many iterations in a row as anything reaches back.
  *
  * Where ranks run at different paces until the faster have used up their slack, every op comes later by a time of its
- * own in each iteration: x(i) - 2 x(i - 1) + x(i - 2) = 0. The pace that all keep in the end is then known: that of the
- * slowest, as a circuit of waits that takes longer than that in the mean would have slowed down its ops already. */
+ * own in each iteration: x(i) - 2 x(i - 1) + x(i - 2) = 0. The pace that all come to is then known, if links are not
+ * shared otherwise by then: that of the slowest, as a circuit of waits that takes longer in the mean would have slowed
+ * down its ops already. */
 #pragma once
 
 #include "psi-time.h"

@@ -10,7 +10,7 @@
 #define MOST_EVENTS 500000
 #define MOST_OPS 12000000 /* of all iterations: a large program gets fewer of them */
 #define LEAST_ITERATIONS 8
-#define FIRST_SUMS 16 /* iterations before a cycle of several is looked for */
+#define FIRST_SUMS 16 /* iterations before a cycle of several is looked for, and for which a drift must have lasted */
 
 /* Where a rank's stream 0 stood at some moment. */
 typedef struct
@@ -176,7 +176,7 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   if (loop.n_streams_used == 0)
     run->cycle = 1;
   run->periodic = run->cycle > 0;
-  run->drifts = !run->periodic && cycle.steady >= reach;
+  run->drifts = !run->periodic && cycle.steady >= reach + FIRST_SUMS;
   run->iterations = loop.complete;
   run->makespan_ps = now_ps;
   run->n_events = loop.n_events;

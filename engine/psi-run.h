@@ -56,7 +56,7 @@ typedef struct
   PsiTime period_ps;   /* of one iteration */
   PsiTime makespan_ps; /* simulated time of the whole run */
   guint cycle;         /* iterations that repeat together; 0 = not periodic */
-  gboolean drifts;     /* not periodic yet, but every rank keeps its pace: period_ps is what all will keep in the end */
+  gboolean drifts;     /* not periodic yet, but every rank keeps its pace: period_ps is that of the slowest */
   gboolean periodic;   /* FALSE: none found, period_ps is the mean pace of the slowest rank over the end of the run */
   guint iterations;    /* complete */
   guint64 n_events;

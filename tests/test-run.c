@@ -191,7 +191,7 @@ test_drift (void)
   g_autoptr (PsiWorld) world = lagging_world (2, 1000, 1001, 0);
   g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
   g_autoptr (PsiRun) cut = run_world (world, 16, FALSE);
-  g_autoptr (PsiRun) known = run_world (world, 40, FALSE);
+  g_autoptr (PsiRun) known = run_world (world, 60, FALSE);
 
   g_assert_true (run->periodic);
   g_assert_cmpint (run->period_ps, ==, 1001);
