@@ -165,7 +165,7 @@ test_refused (void)
     { "plan=cdp-v2 update=asynchronous", "'asynchronous' goes with schedule none and gradients parameter-server" },
     { "plan=pipedream update=cyclic-v2", "'pipedream' goes with placement stage, update asynchronous" },
     { "plan=pipedream dp=2", "'2' does not go with schedule 'pipedream'" },
-    { "plan=pipedream stages=300", "looks back at most 255 steps" },
+    { "plan=pipedream stages=129", "looks back at most 127 steps" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (flags); i++)
@@ -228,6 +228,17 @@ test_pipedream (void)
       }
 }
 
+/* The longest pipeline that an update after each micro-batch allows. */
+static void
+test_pipedream_long (void)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, "model=uniform plan=pipedream stages=128 forward=1ms backward=2ms");
+
+  g_assert_cmpint (plan_of (report)->step_time_ps, ==, STAGE_MS * MS_PS);
+  assert_near (plan_of (report)->delay_max, 127);
+  g_assert_cmpuint (plan_of (report)->parameter_versions, ==, 128);
+}
+
 /* Boundary tensors on links that take time: the p micro-batches under way cover p (F + B) + 2 (p - 1) x of a round
  * trip. */
 static void
@@ -259,6 +270,7 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/closed-forms-late/refused", test_refused);
   g_test_add_func ("/sim/closed-forms-late/key", test_key);
   g_test_add_func ("/sim/closed-forms-late/pipedream", test_pipedream);
+  g_test_add_func ("/sim/closed-forms-late/pipedream-long", test_pipedream_long);
   g_test_add_func ("/sim/closed-forms-late/pipedream-transfers", test_pipedream_transfers);
   return g_test_run ();
 }
