@@ -128,6 +128,25 @@ test_saturated (void)
       }
 }
 
+/* The server's own work is the limit: N updates one after another take longer than a worker's step. */
+static void
+test_busy_server (void)
+{
+#define BUSY "model=gpt2-xl machine=h100 plan=async micro_batch=4 gpus="
+  g_autoptr (PsiReport) one = run_flags (FALSE, BUSY "1");
+  g_autoptr (PsiReport) four = run_flags (FALSE, BUSY "4");
+  g_autoptr (PsiReport) eight = run_flags (FALSE, BUSY "8");
+  double compute_s = psi_time_to_s (rank_of (plan_of (one), 0)->time_ps[PSI_TIME_COMPUTE]);
+  double update_s = psi_time_to_s (rank_of (plan_of (one), 0)->time_ps[PSI_TIME_OPTIMIZER]);
+
+  g_assert_cmpfloat (8 * update_s, >, compute_s + update_s / 4);
+  g_assert_cmpfloat_with_epsilon (psi_time_to_s (plan_of (eight)->step_time_ps), 8 * update_s, 1e-9);
+  g_assert_cmpfloat (4 * update_s, <, compute_s);
+  g_assert_cmpfloat_with_epsilon (psi_time_to_s (plan_of (four)->step_time_ps), compute_s, 0.05 * compute_s);
+  for (guint r = 0; r < 8; r++)
+    g_assert_cmpint (sum_of_time (rank_of (plan_of (eight), r)), ==, plan_of (eight)->step_time_ps);
+}
+
 /* The same digest with equal ranks as one or not, with the jump or without. */
 static void
 test_short_cuts (void)
@@ -266,6 +285,7 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/closed-forms-late/equal", test_equal);
   g_test_add_func ("/sim/closed-forms-late/slow", test_slow);
   g_test_add_func ("/sim/closed-forms-late/saturated", test_saturated);
+  g_test_add_func ("/sim/closed-forms-late/busy-server", test_busy_server);
   g_test_add_func ("/sim/closed-forms-late/short-cuts", test_short_cuts);
   g_test_add_func ("/sim/closed-forms-late/refused", test_refused);
   g_test_add_func ("/sim/closed-forms-late/key", test_key);
