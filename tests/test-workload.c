@@ -209,6 +209,45 @@ count_comms (const PsiLayerKind *kind, PsiPass pass, PsiCommOp comm, gint64 byte
   return n;
 }
 
+/* PyTorch's tensor parallelism keeps what it gathers along the sequence, once for each half of a block and for the
+ * head; Megatron's gathers it again. */
+static void
+test_gathered_inputs (void)
+{
+  static const char *const frameworks[] = { "torchtitan", "megatron" };
+  const gint64 gathered_bytes = 2 * 2048 * 4096;
+  gint64 block_bytes[2][2], head_bytes[2][2];
+
+  for (guint f = 0; f < 2; f++)
+    for (guint sharded = 0; sharded < 2; sharded++)
+      {
+        g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-3-8b");
+        PsiLowering lowering = plain;
+
+        lowering.framework = psi_framework_find (frameworks[f]);
+        lowering.memory = psi_framework_memory (lowering.framework);
+        lowering.megatron = lowering.framework->megatron;
+        lowering.tp = 4;
+        lowering.sequence = 2048;
+        lowering.sequence_parallel = sharded;
+        g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+        block_bytes[f][sharded] = find_kind (model, "block")->saved_bytes;
+        head_bytes[f][sharded] = find_kind (model, "head")->saved_bytes;
+      }
+  /* Sharded, the residuals and norms are a quarter; what is gathered comes on top. */
+  g_assert_cmpint (block_bytes[1][1], <, block_bytes[1][0]);
+  gint64 norms[2]; /* bytes of a norm's input and what it keeps, of both halves: 2h + 2h, eager 2h + 8h */
+  for (guint f = 0; f < 2; f++)
+    norms[f] = (f == 0 ? 5 : 2) * gathered_bytes;
+  for (guint f = 0; f < 2; f++)
+    {
+      gint64 kept = f == 0 ? gathered_bytes : 0;
+
+      g_assert_cmpint (block_bytes[f][1] - block_bytes[f][0], ==, 2 * kept - 2 * norms[f] * 3 / 4);
+      g_assert_cmpint (head_bytes[f][1] - head_bytes[f][0], ==, kept - norms[f] * 3 / 4);
+    }
+}
+
 /* llm.c keeps 36h of a GPT-2 block: 2h each of input, norm, attention, its projection, sum, norm and last projection,
  * 6h of queries, keys and values, 8h before and after gelu; and 4a of the fused attention. Others keep the sums only.
  */
@@ -579,6 +618,7 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/gpt/korthikanti", test_korthikanti);
   g_test_add_func ("/workload/llama/saved", test_llama_saved);
   g_test_add_func ("/workload/llama/narrow-inputs", test_narrow_inputs);
+  g_test_add_func ("/workload/block/gathered-inputs", test_gathered_inputs);
   g_test_add_func ("/workload/gpt/residual-inputs", test_residual_inputs);
   g_test_add_func ("/workload/t5/decoder-sequence", test_decoder_sequence);
   g_test_add_func ("/workload/block/tensor-parallel", test_tensor_parallel);

@@ -436,6 +436,7 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
       return index;
     }
   psi_lower_enter_tp (&lower, whole_bytes);
+  save_whole_input (&lower, block, 0);
   psi_lower_tied_linear (&lower, tokens, block->hidden, columns * lower.tp);
   if (!tied)
     psi_lower_add_parameters (&lower, matrix);
@@ -465,11 +466,12 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   gint64 others_bytes = memory->chunks_stay ? kept_bytes / MAX (chunk, 1) * (whole - chunk) : 0;
   psi_lower_save (&lower, kept_bytes + others_bytes);
 
+  gint64 gathered_bytes = lower.sequence_shards > 1 ? whole_bytes : 0;
+  gint64 again_bytes = psi_block_memory (lowering)->whole_inputs ? 0 : gathered_bytes; /* if it is not kept */
   kind->forward_workspace_bytes =
-      (lower.sequence_shards > 1 ? whole_bytes : 0) +
-      (is_eager (&lower) && width == 2 && memory->loss_kept_bytes > width ? chunk * width : 0);
+      again_bytes + (is_eager (&lower) && width == 2 && memory->loss_kept_bytes > width ? chunk * width : 0);
   kind->backward_workspace_bytes =
-      MAX (MAX (loss_bytes, gradient_bytes) - kept_bytes, 0) + (lower.sequence_shards > 1 ? 2 * whole_bytes : 0);
+      MAX (MAX (loss_bytes, gradient_bytes) - kept_bytes, 0) + again_bytes + gathered_bytes;
   psi_lower_finish (&lower, kind);
   return index;
 }

@@ -18,7 +18,8 @@
  *                     shifted copy. Column-parallel products keep the gathered input unless tp_recompute_allgather
  *   pytorch           nn.functional.cross_entropy: fp32 copy and log-softmax kept, and a gradient: 8 and 12 bytes.
  *                     fully_shard and FullyShardedDataParallel: what no block wraps is the root's unit, which does not
- *                     reshard after the forward
+ *                     reshard after the forward. Tensor parallelism (PrepareModuleInput, ColwiseParallel) gathers an
+ *                     input before the product, which keeps it
  *   torchtitan        the logits are deleted before the backward: log-softmax kept, then two gradients, 4 and 12; under
  *                     compile the loss too (components/loss.py): 16-bit logits and their gradient. The code of December
  *                     2024 does not compile the loss (train.py at 9dec370). With tensor parallelism the loss of
@@ -40,7 +41,7 @@ static const PsiFrameworkMemory rows[] = {
   /* clang-format off */
   /*                        sums   own copy plain  loss   compiled  fused chunks TE    copies outputs gathers whole */
   { "megatron",           { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 1, FALSE,   FALSE,   FALSE },
-  { "pytorch",            { 2, 2 }, 0, 0, FALSE, 8, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,
+  { "pytorch",            { 2, 2 }, 0, 0, FALSE, 8, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
     .fsdp = 2 },
   { "megatron-core",      { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 4, 1, TRUE,  1, FALSE,   FALSE,   FALSE,
     .narrow_inputs = TRUE },
@@ -50,9 +51,9 @@ static const PsiFrameworkMemory rows[] = {
   { "megatron-eager",     { 2, 2 }, 0, 0, FALSE, 10, 14, { 10, 14 }, 0, 1, FALSE, 0, TRUE,    TRUE,    FALSE },
   { "megatron-eager-rms", { 2, 2 }, 0, 0, FALSE, 10, 14, { 10, 14 }, 0, 1, FALSE, 0, TRUE,    TRUE,    FALSE },
   { "nanotron",           { 4, 4 }, 2, 2, FALSE, 8,  8, { 8,  8 }, 0, 1, FALSE, 2, TRUE,    FALSE,   FALSE },
-  { "torchtitan",         { 4, 4 }, 0, 0, FALSE, 4, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,
+  { "torchtitan",         { 4, 4 }, 0, 0, FALSE, 4, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
     .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 0 } },
-  { "torchtitan-2024",    { 4, 4 }, 0, 0, FALSE, 4, 12, { 4, 12 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,
+  { "torchtitan-2024",    { 4, 4 }, 0, 0, FALSE, 4, 12, { 4, 12 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
     .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 16 } },
   { "composer",           { 2, 2 }, 0, 0, FALSE, 2,  4, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,
     .fsdp = 1 },
