@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* What frameworks and formats keep of a layer for its backward, in closed form. */
+#include "workload.h"
+
+#include <string.h>
+
+static PsiSettings *
+settings_of (const char *const *pairs)
+{
+  PsiSettings *settings = psi_settings_new ();
+
+  for (guint i = 0; pairs[i] != NULL; i += 2)
+    {
+      g_autoptr (GError) error = NULL;
+      int key = psi_key_find (pairs[i]);
+
+      g_assert_cmpint (key, >=, 0);
+      psi_settings_set (settings, (PsiKeyId) key, pairs[i + 1], pairs[i], &error);
+      g_assert_no_error (error);
+    }
+  return settings;
+}
+
+#define SETTINGS(...) settings_of ((const char *const[]){ __VA_ARGS__, NULL })
+
+static const PsiLowering plain = {
+  .micro_batch = 1, .tp = 1, .cp = 1, .ep = 1, .dtype = PSI_DTYPE_BF16, .flash = TRUE, .loss_chunks = 1
+};
+
+static const PsiLayerKind *
+find_kind (const PsiModel *model, const char *name)
+{
+  for (guint i = 0; i < model->kinds->len; i++)
+    if (g_str_equal (psi_model_kind (model, i)->name, name))
+      return psi_model_kind (model, i);
+  g_assert_not_reached ();
+}
+
+static PsiModel *
+expand (PsiSettings *settings, const PsiLowering *lowering, guint stages)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiModelSource) source = psi_model_source_load (settings, &error);
+  PsiModel *model;
+
+  g_assert_no_error (error);
+  model = psi_model_source_expand (source, settings, lowering, stages, &error);
+  g_assert_no_error (error);
+  return model;
+}
+
+/* Transformer Engine keeps the inputs of products in the products' format, bytes per token of a llama block:
+ * 2 (2h) residuals, i (2h) norm outputs, 2 (q + 2k), 2 q attention output and i q its cast, 4f gate and up, i f, 4a
+ * log-sum-exp; i = 1 for fp8, 1 + 1/32 for mxfp8, 1/2 + 1/16 for nvfp4. In bf16 the cast of the attention's output is
+ * the output itself. */
+static void
+test_narrow_inputs (void)
+{
+  static const struct
+  {
+    PsiDtype dtype;
+    double each;
+  } cases[] = { { PSI_DTYPE_FP8, 1 }, { PSI_DTYPE_MXFP8, 1 + 1.0 / 32 }, { PSI_DTYPE_NVFP4, 0.5 + 1.0 / 16 } };
+  const double h = 4096, q = 4096, k = 1024, f = 14336, a = 32, tokens = 2048;
+  PsiLowering lowering = plain;
+
+  lowering.megatron = TRUE;
+  lowering.framework = psi_framework_find ("megatron-core");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  lowering.sequence = 2048;
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-3-8b");
+      double wide = 4 * h + 2 * (q + 2 * k) + 2 * q + 4 * f + 4 * a, e = cases[i].each;
+
+      lowering.dtype = cases[i].dtype;
+      g_autoptr (PsiModel) narrow = expand (settings, &lowering, 1);
+      g_assert_cmpint (find_kind (narrow, "block")->saved_bytes, ==, (gint64) (tokens * (wide + e * (2 * h + q + f))));
+      /* The head's product runs in 16 bits, so its input stays as it is. */
+      lowering.dtype = PSI_DTYPE_BF16;
+      g_autoptr (PsiModel) plain_model = expand (settings, &lowering, 1);
+      g_assert_cmpint (find_kind (plain_model, "block")->saved_bytes, ==, (gint64) (tokens * (wide + 2 * (2 * h + f))));
+      g_assert_cmpint (find_kind (plain_model, "head")->saved_bytes, ==, find_kind (narrow, "head")->saved_bytes);
+    }
+}
+
+/* A decoder of sd tokens that reads an encoder of se: bytes of a decoder block
+ * b (sd (12h + 12q + 8a + 4f) + se 4q), its boundary b 2h (sd + se), logits of sd tokens. */
+static void
+test_decoder_sequence (void)
+{
+  const gint64 h = 1024, q = 128 * 128, f = 65536, a = 128, b = 3, vocab = 32128, se = 512;
+  static const char *const written[] = { NULL, "512", "128", "64" };
+  PsiLowering lowering = plain;
+  gint64 head_bytes[G_N_ELEMENTS (written)];
+  gint64 encoder_bytes = 0;
+
+  lowering.megatron = TRUE;
+  lowering.micro_batch = b;
+  lowering.sequence = se;
+  for (guint i = 0; i < G_N_ELEMENTS (written); i++)
+    {
+      g_autoptr (PsiSettings) settings =
+          SETTINGS ("model", "t5-11b", written[i] != NULL ? "decoder_sequence" : "sequence",
+                    written[i] != NULL ? written[i] : "512");
+      gint64 sd = written[i] != NULL ? g_ascii_strtoll (written[i], NULL, 10) : se;
+      g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+      const PsiLayerKind *decoder = find_kind (model, "decoder"), *first = find_kind (model, "decoder_first");
+
+      g_assert_cmpint (decoder->saved_bytes, ==, b * (sd * (12 * h + 12 * q + 8 * a + 4 * f) + se * 4 * q));
+      g_assert_cmpint (first->saved_bytes, ==, decoder->saved_bytes + b * se * 2 * h);
+      g_assert_cmpint (decoder->output_bytes, ==, b * 2 * h * (sd + se));
+      g_assert_cmpint (first->input_bytes, ==, b * 2 * h * se);
+      head_bytes[i] = find_kind (model, "head")->saved_bytes;
+      g_assert_cmpint (head_bytes[i], ==, b * sd * (4 * h + 6 * vocab));
+      if (i == 0)
+        encoder_bytes = find_kind (model, "encoder")->saved_bytes;
+      g_assert_cmpint (find_kind (model, "encoder")->saved_bytes, ==, encoder_bytes);
+      g_assert_cmpint (model->parameters, ==, 11307321344);
+    }
+  g_autoptr (PsiSettings) gpt = SETTINGS ("model", "gpt2", "decoder_sequence", "128");
+  g_autoptr (GError) error = NULL;
+  g_assert_null (psi_model_source_load (gpt, &error));
+  g_assert_nonnull (strstr (error->message, "needs a decoder (family t5)"));
+}
+
+/* llm.c keeps 36h of a GPT-2 block: 2h each of input, norm, attention, its projection, sum, norm and last projection,
+ * 6h of queries, keys and values, 8h before and after gelu; and 4a of the fused attention. Others keep the sums only.
+ */
+static void
+test_residual_inputs (void)
+{
+  g_autoptr (PsiSettings) settings = SETTINGS ("model", "gpt2");
+  PsiLowering lowering = plain;
+
+  lowering.framework = psi_framework_find ("llm.c");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+  g_assert_cmpint (find_kind (model, "block")->saved_bytes, ==, 1024 * (36 * 768 + 4 * 12));
+  lowering.framework = psi_framework_find ("megatron");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  g_autoptr (PsiModel) other = expand (settings, &lowering, 1);
+  g_assert_cmpint (find_kind (other, "block")->saved_bytes, ==, 1024 * (32 * 768 + 4 * 12));
+}
+
+/* PyTorch's tensor parallelism keeps what it gathers along the sequence, once for each half of a block and for the
+ * head; Megatron's gathers it again. */
+static void
+test_gathered_inputs (void)
+{
+  static const char *const frameworks[] = { "torchtitan", "megatron" };
+  const gint64 gathered_bytes = 2 * 2048 * 4096;
+  gint64 block_bytes[2][2], head_bytes[2][2];
+
+  for (guint f = 0; f < 2; f++)
+    for (guint sharded = 0; sharded < 2; sharded++)
+      {
+        g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-3-8b");
+        PsiLowering lowering = plain;
+
+        lowering.framework = psi_framework_find (frameworks[f]);
+        lowering.memory = psi_framework_memory (lowering.framework);
+        lowering.megatron = lowering.framework->megatron;
+        lowering.tp = 4;
+        lowering.sequence = 2048;
+        lowering.sequence_parallel = sharded;
+        g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+        block_bytes[f][sharded] = find_kind (model, "block")->saved_bytes;
+        head_bytes[f][sharded] = find_kind (model, "head")->saved_bytes;
+      }
+  /* Sharded, the residuals and norms are a quarter; what is gathered comes on top. */
+  g_assert_cmpint (block_bytes[1][1], <, block_bytes[1][0]);
+  gint64 norms[2]; /* bytes of a norm's input and what it keeps, of both halves: 2h + 2h, eager 2h + 8h */
+  for (guint f = 0; f < 2; f++)
+    norms[f] = (f == 0 ? 5 : 2) * gathered_bytes;
+  for (guint f = 0; f < 2; f++)
+    {
+      gint64 kept = f == 0 ? gathered_bytes : 0;
+
+      g_assert_cmpint (block_bytes[f][1] - block_bytes[f][0], ==, 2 * kept - 2 * norms[f] * 3 / 4);
+      g_assert_cmpint (head_bytes[f][1] - head_bytes[f][0], ==, kept - norms[f] * 3 / 4);
+    }
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/workload/kept/narrow-inputs", test_narrow_inputs);
+  g_test_add_func ("/workload/kept/decoder-sequence", test_decoder_sequence);
+  g_test_add_func ("/workload/kept/residual-inputs", test_residual_inputs);
+  g_test_add_func ("/workload/kept/gathered-inputs", test_gathered_inputs);
+  return g_test_run ();
+}
