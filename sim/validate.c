@@ -96,8 +96,8 @@ simulate_remedy (const char *id, const PsiSettings *settings, guint remedy)
   return psi_simulate_plan (id, changed, &options, NULL, NULL);
 }
 
-/* A row that does not say what happens to activations, and would not fit if all of them stayed, did something about
- * them: the fastest remedy that fits, NULL if none does. (transfer full) */
+/* A framework's recipes that choose what happens to activations: where the row does not say it and all of them would
+ * not fit, the fastest remedy that fits, NULL if none does. (transfer full) */
 static PsiPlanReport *
 simulate_fitting (PsiPrediction *prediction, const PsiSettings *settings)
 {
@@ -119,11 +119,12 @@ simulate_fitting (PsiPrediction *prediction, const PsiSettings *settings)
       chosen = i;
     }
   if (best != NULL)
-    g_ptr_array_add (prediction->assumptions,
-                     g_strdup_printf ("recompute and offload are not stated and keeping all activations does not fit: "
-                                      "%s = %s%s",
-                                      psi_keys[remedies[chosen].key].name, remedies[chosen].value,
-                                      remedies[chosen].quarters > 0 ? " of as many layers as it takes" : ""));
+    g_ptr_array_add (
+        prediction->assumptions,
+        g_strdup_printf ("recompute and offload are not stated, all activations do not fit, and recipes of "
+                         "this framework choose: %s = %s%s",
+                         psi_keys[remedies[chosen].key].name, remedies[chosen].value,
+                         remedies[chosen].quarters > 0 ? " of as many layers as it takes" : ""));
   return best;
 }
 
@@ -138,8 +139,10 @@ simulate_run (PsiPrediction *prediction, const PsiRunTable *table, GError **erro
   g_autoptr (PsiPlanReport) plan = psi_simulate_plan (prediction->id, settings, &options, NULL, error);
   if (plan == NULL)
     return FALSE;
-  if (plan->verdict == PSI_VERDICT_OOM && !psi_settings_has (settings, PSI_KEY_RECOMPUTE) &&
-      !psi_settings_has (settings, PSI_KEY_OFFLOAD))
+  const char *name = psi_settings_text (settings, PSI_KEY_FRAMEWORK);
+  const PsiFramework *framework = name != NULL ? psi_framework_find (name) : NULL;
+  if (plan->verdict == PSI_VERDICT_OOM && framework != NULL && framework->fits_by_recipe &&
+      !psi_settings_has (settings, PSI_KEY_RECOMPUTE) && !psi_settings_has (settings, PSI_KEY_OFFLOAD))
     {
       PsiPlanReport *fitting = simulate_fitting (prediction, settings);
 

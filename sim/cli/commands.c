@@ -188,9 +188,8 @@ const PsiCommand psi_commands[] = {
     .details =
         "RUNS.csv has a header and one training run in each row. Every key can be a column ('psisim list keys'): "
         "model dimensions or a preset, machine, degrees, batch. An empty cell takes the framework's default, which "
-        "-v names; a row that says nothing of recompute and offload, and does not fit without, takes the faster of "
-        "what "
-        "fits. Other columns: id, which must be there; what was measured, step_time_s, peak_bytes with its "
+        "-v names (Megatron-Bridge's recipes recompute or offload what it takes to fit). Other columns: id, which must "
+        "be there; what was measured, step_time_s, peak_bytes with its "
         "memory_kind (allocated reserved device) and outcome (ok oom); source, where the run is from; group, of "
         "alternatives whose order is scored; tight.\n\n"
         "A row that cannot be predicted is named on stderr. --source A,B takes the rows of these sources only, "

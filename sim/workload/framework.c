@@ -35,7 +35,7 @@ const PsiFramework psi_frameworks[] = {
   { "megatron-deepspeed", "Megatron-LM's model under DeepSpeed's engine", "Megatron-DeepSpeed|DeepSpeed",
     TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0, FALSE },
   { "megatron-bridge", "Megatron-Bridge's performance recipes: Megatron Core, gradients summed in bf16", "Megatron-Bridge",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .fits_by_recipe = TRUE },
   { "megatron-core", "Megatron Core with Transformer Engine, 2025: NeMo", "NeMo|TE 2.|megatron-core",
     TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE },
   { "megatron-eager-rms", "Megatron's layout, PyTorch's operators, fused RMS norm", "+ RMS kernel",

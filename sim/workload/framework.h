@@ -32,6 +32,7 @@ typedef struct
   gboolean fused_sums; /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
+  gboolean fits_by_recipe; /* its recipes recompute or offload where the activations of a model would not fit */
 } PsiFramework;
 
 extern const PsiFramework psi_frameworks[]; /* ends with name NULL */
