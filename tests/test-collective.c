@@ -203,6 +203,38 @@ test_published (void)
     }
 }
 
+/* Two p4de nodes of AWS: 16 A100, four adapters of 100 Gb/s a node, 75 us from one to the other (platform-aws.cpp of
+ * aws-ofi-nccl); all-reduce table of aws-samples/awsome-distributed-training. A tree sends the buffer once over the
+ * border of a node, a ring nearly twice. */
+static void
+test_few_adapters (void)
+{
+  static const struct
+  {
+    gint64 bytes;
+    double us, tolerance;
+  } rows[] = { { 8, 164.3, 0.1 },
+               { 1024, 165, 0.1 },
+               { 268435456, 7201.7, 0.1 },
+               { 536870912, 13552, 0.1 },
+               { 1073741824, 26217, 0.1 } };
+  g_autoptr (PsiMachine) p4de = psi_machine_load ("a100", NULL);
+
+  p4de->inter.bytes_per_s = 12.5e9;
+  p4de->inter.nics_per_node = 4;
+  p4de->inter.latency_ps = 75 * (gint64) 1000000;
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      double got = time_us (p4de, PSI_COLLECTIVE_ALL_REDUCE, rows[i].bytes, 16, 2);
+
+      if (fabs (got / rows[i].us - 1) > rows[i].tolerance)
+        g_error ("%" G_GINT64_FORMAT " B: %g us, published %g", rows[i].bytes, got, rows[i].us);
+    }
+  PsiCollectiveCost got = cost (p4de, PSI_COLLECTIVE_ALL_REDUCE, rows[4].bytes, 16, 2);
+  g_assert_cmpstr (got.algorithm, ==, "tree");
+  g_assert_cmpint (got.inter_bytes * 8, ==, rows[4].bytes);
+}
+
 /* More bytes never take less time, nor a gather more than the all-reduce that contains it. */
 static void
 test_monotone (void)
@@ -303,6 +335,7 @@ main (int argc, char **argv)
   g_test_add_func ("/hwmodel/collective/closed-form", test_closed_form);
   g_test_add_func ("/hwmodel/collective/network", test_network);
   g_test_add_func ("/hwmodel/collective/published", test_published);
+  g_test_add_func ("/hwmodel/collective/few-adapters", test_few_adapters);
   g_test_add_func ("/hwmodel/collective/monotone", test_monotone);
   g_test_add_func ("/hwmodel/collective/bounds", test_bounds);
   g_test_add_func ("/hwmodel/collective/names", test_names);
