@@ -26,7 +26,7 @@
  * head dimension 150 (BLOOM's development runs).
  *
  * Limits: products of fewer than about 64 rows, grouped products of many small experts (B200: a third too fast), sparse
- * products, kernels that share the GPU. */
+ * products. Kernels beside a collective: sim/plan/step-cost.c. */
 
 #include "machine.h"
 #include "profile.h"

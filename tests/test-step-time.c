@@ -88,6 +88,50 @@ test_tied (void)
   g_assert_cmpint (tied, ==, 2 * 50257 * 768 * 2);
 }
 
+#define TENSOR "model=llama-2-7b machine=a100 dp=1 tp=8 micro_batches=3 micro_batch=2 sequence=4096 "
+
+static gint64
+tensor_bytes (const char *flags)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, "%s", flags);
+
+  return plan_of (report)->by_kind[PSI_TRAFFIC_TENSOR];
+}
+
+/* Collectives beside weight gradients: two of four for each layer and one for the head leave the critical path, and no
+ * byte less travels. With sequence parallelism the inputs of as many products are gathered once more, 7 S each. */
+static void
+test_tensor_overlap (void)
+{
+  const gint64 gather = 7 * (gint64) (2 * 4096) * 4096 * 2;
+  double waits_s = step_s (TENSOR "framework=megatron"), beside_s = step_s (TENSOR "framework=megatron-core");
+
+  g_assert_cmpint (tensor_bytes (TENSOR "framework=megatron"), ==, tensor_bytes (TENSOR "framework=megatron-core"));
+  g_assert_cmpfloat (beside_s, <, 0.97 * waits_s);
+  g_assert_cmpfloat (beside_s, >, 0.8 * waits_s);
+  g_assert_cmpint (tensor_bytes (TENSOR "framework=megatron sequence_parallel=yes") -
+                       tensor_bytes (TENSOR "framework=megatron-deepspeed sequence_parallel=yes"),
+                   ==, 3 * (2 * 32 + 1) * gather);
+}
+
+/* 24 of the 108 multiprocessors of an A100 belong to NCCL as long as a collective runs: with a network so slow that one
+ * always does, all work takes 108/84 of its time; with none beside it, its own. */
+static void
+test_shared_gpu (void)
+{
+#define SHARED "model=llama-2-7b machine=a100 micro_batches=2 sequence=2048 "
+  g_autoptr (PsiReport) alone = run_flags (FALSE, SHARED "dp=1");
+  g_autoptr (PsiReport) beside = run_flags (FALSE, SHARED "dp=8 zero=3 gpus_per_node=1 internode=1Gb/s");
+  g_autoptr (PsiReport) partly = run_flags (FALSE, SHARED "dp=8 zero=3");
+  double one = (double) rank_of (plan_of (alone), 0)->time_ps[PSI_TIME_COMPUTE];
+  double all = (double) rank_of (plan_of (beside), 0)->time_ps[PSI_TIME_COMPUTE];
+  double some = (double) rank_of (plan_of (partly), 0)->time_ps[PSI_TIME_COMPUTE];
+
+  g_assert_cmpfloat_with_epsilon (all / one, 108 / 84.0, 1e-4);
+  g_assert_cmpfloat (some, >, 1.005 * one);
+  g_assert_cmpfloat (some, <, all);
+}
+
 static void
 test_band (void)
 {
@@ -110,6 +154,8 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/step-time/blocking", test_blocking);
   g_test_add_func ("/plan/step-time/sums", test_sums);
   g_test_add_func ("/plan/step-time/tied", test_tied);
+  g_test_add_func ("/plan/step-time/tensor-overlap", test_tensor_overlap);
+  g_test_add_func ("/plan/step-time/shared-gpu", test_shared_gpu);
   g_test_add_func ("/plan/step-time/band", test_band);
   return g_test_run ();
 }

@@ -117,6 +117,25 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
   rank->ready[layer] = end;
 }
 
+PsiTime
+psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, gint64 micro_batch)
+{
+  const PsiPlan *plan = step->plan;
+  PsiCollectiveOp op = plan->zero == 0 ? PSI_COLLECTIVE_ALL_REDUCE : PSI_COLLECTIVE_REDUCE_SCATTER;
+  LayerWork work = { 0 };
+
+  if (plan->cyclic || plan->parameter_server || step->schedule->places != NULL)
+    return 0;
+  if (plan->zero < 2 && (!plan->overlap_grads || micro_batch + 1 < step->schedule->micro_batches))
+    return 0;
+  add_layer_work (step, rank, layer, &work);
+  return psi_step_collective_alone_ps (step, rank, PSI_STREAM_GRADIENTS, op,
+                                       plan->zero >= 2 ? PSI_DIMENSION_SHARD : PSI_DIMENSION_DP,
+                                       wire_bytes (step, work.dense_bytes), PSI_TRAFFIC_GRADIENTS) +
+         psi_step_collective_alone_ps (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_EXPERT_DP,
+                                       wire_bytes (step, work.expert_bytes), PSI_TRAFFIC_GRADIENTS);
+}
+
 void
 psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch)
 {

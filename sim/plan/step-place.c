@@ -213,6 +213,7 @@ typedef struct
   CallKey key;
   guint slot;
   PsiTransferId transfer;
+  PsiTime alone_ps; /* of a collective on an idle machine */
 } Call;
 
 /* Where a call of a rank leads. */
@@ -221,6 +222,7 @@ typedef struct
   PsiPortId port;
   PsiTransferId transfer;
   PsiRoute route;
+  PsiTime alone_ps;
 } Target;
 
 static gboolean
@@ -256,7 +258,8 @@ collective_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target
   PsiRouteKind kind = call->what == PSI_COLLECTIVE_ALL_TO_ALL ? PSI_ROUTE_SPREAD : PSI_ROUTE_RING;
   *ret_target = (Target){ port_for (step, key, FALSE),
                           psi_step_transfer (step, &cost, &info),
-                          { kind, dimension, shape.ranks_per_node, 0, TRUE, TRUE } };
+                          { kind, dimension, shape.ranks_per_node, 0, TRUE, TRUE },
+                          psi_collective_time_ps (&cost) };
   return TRUE;
 }
 
@@ -409,27 +412,37 @@ find_call (const PsiStepRank *rank, const CallKey *key)
   return NULL;
 }
 
+/* The same, and if it is the first of its kind it is noted. NULL if nothing is sent. */
+static const Call *
+know_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
+{
+  const Call *known = find_call (rank, key);
+  Target target = { .alone_ps = 0 };
+
+  if (known != NULL)
+    return known;
+  if (!call_kinds[key->kind].target (step, rank, key, &target))
+    return NULL;
+  Call call = { .key = *key,
+                .slot = slot_for (step, rank, target.port, &target.route),
+                .transfer = target.transfer,
+                .alone_ps = target.alone_ps };
+
+  if (rank->calls == NULL)
+    rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
+  g_array_append_val (rank->calls, call);
+  return &g_array_index (rank->calls, Call, rank->calls->len - 1);
+}
+
 /* Append the op of a call to the rank's program. */
 static PsiOpId
 make_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
 {
-  const Call *known = find_call (rank, key);
+  const Call *known = know_call (step, rank, key);
   gboolean is_turn = key->bytes <= 0 && call_kinds[key->kind].kind != PSI_OP_COLLECTIVE;
-  Target target;
 
   if (known == NULL)
-    {
-      if (!call_kinds[key->kind].target (step, rank, key, &target))
-        return PSI_OP_NONE;
-      Call call = { .key = *key,
-                    .slot = slot_for (step, rank, target.port, &target.route),
-                    .transfer = target.transfer };
-
-      if (rank->calls == NULL)
-        rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
-      g_array_append_val (rank->calls, call);
-      known = &g_array_index (rank->calls, Call, rank->calls->len - 1);
-    }
+    return PSI_OP_NONE;
   return psi_program_message (rank->program, key->stream, call_kinds[key->kind].kind, known->slot, known->transfer,
                               is_turn ? PSI_TAG_TURN : PSI_TAG_TRAFFIC + key->traffic);
 }
@@ -472,6 +485,16 @@ psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollecti
   const CallKey key = { bytes, CALL_COLLECTIVE, stream, op, dimension, 0, traffic };
 
   return make_call (step, rank, &key);
+}
+
+PsiTime
+psi_step_collective_alone_ps (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op,
+                              PsiDimension dimension, gint64 bytes, PsiTraffic traffic)
+{
+  const CallKey key = { bytes, CALL_COLLECTIVE, stream, op, dimension, 0, traffic };
+  const Call *call = know_call (step, rank, &key);
+
+  return call != NULL ? call->alone_ps : 0;
 }
 
 PsiOpId

@@ -20,6 +20,12 @@
  * for bf16 adds into fp32 in hooks, with nanotron's and PyTorch's operators every weight gradient is written, read and
  * added again.
  *
+ * Tensor parallelism: in the backward of a product split by columns Megatron starts the sum (with sequence parallelism
+ * the scattered sum) of the input's gradient and makes the weight gradient meanwhile, and gathers the sharded input
+ * again beside the input's gradient (LinearWithGradAccumulationAndAsyncCommunication, with
+ * CUDA_DEVICE_MAX_CONNECTIONS = 1); it came with sequence parallelism in 2022, forks of 2021 wait. nanotron does so in
+ * its mode REDUCE_SCATTER (_ColumnLinearAsyncCommunication). Eager layouts and DTensor wait for each collective.
+ *
  * Host time under DeepSpeed: models of hidden 1024 take 3.05 to 3.1 ms for each further layer and micro-batch where
  * the GPU works 0.8 to 1.4 ms (ground truth of vTrain, 24 minus 12 layers, one GPU): 84 kernels with recompute of 36 to
  * 38 us each. Its activation checkpointing saves and restores the state of the random numbers around every layer. */
@@ -35,15 +41,16 @@ const PsiFramework psi_frameworks[] = {
   { "megatron-deepspeed", "Megatron-LM's model under DeepSpeed's engine", "Megatron-DeepSpeed|DeepSpeed",
     TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0, FALSE },
   { "megatron-core", "Megatron Core with Transformer Engine, 2025: Megatron-Bridge, NeMo", "Megatron-Bridge|NeMo|TE 2.|megatron-core",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
   { "megatron-eager-rms", "Megatron's layout, PyTorch's operators, fused RMS norm", "+ RMS kernel",
     TRUE, FUSED, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE },
   { "megatron-eager", "Megatron's layout, PyTorch's operators", "Aleph",
     TRUE, EAGER, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE },
   { "nanotron", "nanotron of Hugging Face", "nanotron",
-    TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9, FALSE, .cut_past_share = TRUE },
+    TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9, FALSE, .cut_past_share = TRUE,
+    .tensor_overlap = PSI_TENSOR_SHARDED },
   { "megatron", "Megatron-LM", "Megatron|megatron",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE, 0, TRUE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE, 0, TRUE, .tensor_overlap = PSI_TENSOR_SHARDED },
   { "torchtitan", "torchtitan, FSDP2", "torchtitan",
     FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
   { "composer", "llm-foundry and Composer, 2023", "Composer|foundry",

@@ -15,6 +15,14 @@ typedef enum
   PSI_N_KERNEL_SETS
 } PsiKernelSet;
 
+/* Does the collective in the backward of a product split by columns run beside the weight gradient of the product? */
+typedef enum
+{
+  PSI_TENSOR_WAITS,
+  PSI_TENSOR_SHARDED, /* with sequence parallelism */
+  PSI_TENSOR_OVERLAPS
+} PsiTensorOverlap;
+
 typedef struct
 {
   const char *name;    /* value of the key `framework` */
@@ -32,6 +40,7 @@ typedef struct
   gboolean fused_sums; /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
+  PsiTensorOverlap tensor_overlap;
 } PsiFramework;
 
 extern const PsiFramework psi_frameworks[]; /* ends with name NULL */

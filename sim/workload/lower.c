@@ -28,6 +28,9 @@ typedef struct
   PsiCommGroup group;
   gint64 comm_bytes[2]; /* forward, backward */
   gboolean core;
+  gboolean column; /* a product split by columns */
+  gboolean enters; /* its backward collective is what enters a split part */
+  guint segment;   /* of the input half, that ends with this step's collective */
 } Step;
 
 typedef struct
@@ -146,6 +149,8 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
   Step *step = add_step (lower);
   gboolean megatron = lower->lowering->megatron;
   guint width = lower->element_bytes;
+
+  step->column = split == PSI_SPLIT_COLUMN;
   double weights = (double) copies * (double) n * (double) k;
 
   if (dtype != lower->wide_dtype)
@@ -222,7 +227,7 @@ psi_lower_tied_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outpu
 {
   gint64 n = outputs / lower->tp;
 
-  add_products (lower, lower->wide_dtype, 1, rows, n, inputs, PSI_SPLIT_NONE);
+  add_products (lower, lower->wide_dtype, 1, rows, n, inputs, PSI_SPLIT_COLUMN);
   lower->model_flops += 2.0 * (double) rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
   count_linear (lower, n * inputs, rows * inputs * lower->element_bytes / lower->sequence_shards,
                 rows * n * lower->element_bytes);
@@ -348,6 +353,8 @@ psi_lower_enter_tp (PsiLower *lower, gint64 bytes)
     add_comm (lower, PSI_COMM_ALL_GATHER, PSI_COMM_REDUCE_SCATTER, PSI_GROUP_TP, gathered_bytes (lower, bytes), bytes);
   else if (lower->tp > 1)
     psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, bytes);
+  if (lower->tp > 1)
+    g_array_index (lower->ops, Step, lower->ops->len - 1).enters = TRUE;
 }
 
 void
@@ -393,11 +400,27 @@ psi_lower_end_core (PsiLower *lower)
   lower->in_core = FALSE;
 }
 
+static gboolean
+is_work (const PsiKernel *kernel)
+{
+  return kernel->flops > 0.0 || kernel->bytes > 0.0;
+}
+
+static guint
+count_kernels (const Step *step, PsiPass pass)
+{
+  guint n = 0;
+
+  for (guint k = 0; k < step->n_kernels[pass]; k++)
+    n += is_work (&step->kernels[pass][k]);
+  return n;
+}
+
 static void
 emit (PsiLayerKind *kind, PsiPass pass, const Step *step, PsiCommOp comm)
 {
   for (guint k = 0; k < step->n_kernels[pass]; k++)
-    if (step->kernels[pass][k].flops > 0.0 || step->kernels[pass][k].bytes > 0.0)
+    if (is_work (&step->kernels[pass][k]))
       psi_kind_add_kernel (kind, pass, &step->kernels[pass][k]);
   if (comm != PSI_COMM_NONE)
     psi_kind_end_segment (kind, pass, comm, step->group, step->comm_bytes[pass != PSI_PASS_FORWARD]);
@@ -439,11 +462,52 @@ emit_core (const PsiLower *lower, PsiLayerKind *kind, const guint *first_kernels
   g_assert (n_copied == kind->selective_n);
 }
 
+/* Does the framework let the collective that enters a split part run beside the weight gradients of its products? */
+static gboolean
+runs_beside (const PsiLower *lower)
+{
+  const PsiFramework *framework = lower->lowering->framework;
+
+  if (framework == NULL || framework->tensor_overlap == PSI_TENSOR_WAITS)
+    return FALSE;
+  return framework->tensor_overlap == PSI_TENSOR_OVERLAPS || lower->sequence_shards > 1;
+}
+
+/* The products that follow what enters a split part: their weight gradients run beside its backward collective, and
+ * where the sequence is sharded, their gradients of the input beside the gather of what the forward did not keep. */
+static void
+set_beside (const PsiLower *lower, PsiLayerKind *kind, const guint *first_weights)
+{
+  guint n = lower->ops->len;
+
+  for (guint i = 0; i < n; i++)
+    {
+      const Step *enter = &g_array_index (lower->ops, Step, i);
+      PsiSegment *segment;
+      guint last = i;
+
+      while (enter->enters && last + 1 < n && g_array_index (lower->ops, Step, last + 1).column)
+        last++;
+      if (last == i)
+        continue;
+      segment = &g_array_index (kind->segments[PSI_PASS_BACKWARD_INPUT], PsiSegment, enter->segment);
+      segment->beside_first = first_weights[last];
+      for (guint j = i + 1; j <= last; j++)
+        {
+          const Step *step = &g_array_index (lower->ops, Step, j);
+
+          segment->beside_n += count_kernels (step, PSI_PASS_BACKWARD_WEIGHT);
+          segment->again_n += lower->sequence_shards > 1 ? count_kernels (step, PSI_PASS_BACKWARD_INPUT) : 0;
+        }
+      g_assert (segment->again_n <= segment->n_kernels);
+    }
+}
+
 void
 psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
 {
   guint n = lower->ops->len;
-  g_autofree guint *first_kernels = g_new (guint, n + 1);
+  g_autofree guint *first_kernels = g_new (guint, n + 1), *first_weights = g_new (guint, n + 1);
 
   kind->selective_first = kind->selective_n = 0;
   for (guint i = 0; i < n; i++)
@@ -457,15 +521,21 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   psi_kind_end_segment (kind, PSI_PASS_FORWARD, PSI_COMM_NONE, PSI_GROUP_TP, 0);
   for (guint i = n; i-- > 0;)
     {
-      const Step *step = &g_array_index (lower->ops, Step, i);
+      Step *step = &g_array_index (lower->ops, Step, i);
 
       /* The mirror of a collective stands where the walk passes it: after the ops behind it, before those ahead. */
       emit (kind, PSI_PASS_BACKWARD_INPUT, step, step->backward_comm);
+      step->segment = MAX (kind->segments[PSI_PASS_BACKWARD_INPUT]->len, 1) - 1;
     }
   psi_kind_end_segment (kind, PSI_PASS_BACKWARD_INPUT, PSI_COMM_NONE, PSI_GROUP_TP, 0);
   for (guint i = n; i-- > 0;)
-    emit (kind, PSI_PASS_BACKWARD_WEIGHT, &g_array_index (lower->ops, Step, i), PSI_COMM_NONE);
+    {
+      first_weights[i] = kind->kernels->len;
+      emit (kind, PSI_PASS_BACKWARD_WEIGHT, &g_array_index (lower->ops, Step, i), PSI_COMM_NONE);
+    }
   psi_kind_end_segment (kind, PSI_PASS_BACKWARD_WEIGHT, PSI_COMM_NONE, PSI_GROUP_TP, 0);
+  if (runs_beside (lower))
+    set_beside (lower, kind, first_weights);
 
   kind->parameters = lower->parameters;
   kind->expert_parameters = lower->expert_parameters;

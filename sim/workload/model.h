@@ -47,6 +47,12 @@ typedef struct
   PsiCommOp comm;                /* after the kernels; PSI_COMM_NONE if nothing is sent */
   PsiCommGroup comm_group;
   gint64 comm_bytes; /* bytes of the whole tensor: all-reduce buffer, gathered result, scattered input */
+
+  /* Of an input half whose weight half follows at once, under frameworks that do not wait for the collective: the
+   * kernels of the weight half beside which it runs, ... */
+  guint beside_first, beside_n; /* into PsiLayerKind.kernels; n = 0: the collective is waited for */
+  /* ... and the last kernels of this segment, beside which the input of those is gathered again. */
+  guint again_n;
 } PsiSegment;
 
 typedef struct
