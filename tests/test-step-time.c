@@ -77,6 +77,19 @@ test_sums (void)
   g_assert_cmpint (gradient_bytes (DATA " compression=bf16"), ==, once); /* they are in 16 bits already */
 }
 
+/* ZeRO-1 sends each gradient once, DeepSpeed's pipelines twice. */
+static void
+test_whole_sums (void)
+{
+#define ZERO "model=gpt2 machine=a100 dp=4 zero=1 pp=2 micro_batches=2 tied=no "
+  gint64 scattered = gradient_bytes (ZERO "framework=megatron"),
+         whole = gradient_bytes (ZERO "framework=megatron-deepspeed");
+
+  /* all but the 4 bytes of the global norm */
+  g_assert_cmpfloat_with_epsilon ((double) whole / (double) scattered, 2, 1e-5);
+  g_assert_cmpint (gradient_bytes (ZERO "framework=megatron-deepspeed precision=fp16"), <, whole / 3);
+}
+
 /* Embedding and head share a matrix of 50257 x 768 in 16 bits: first and last rank send it to each other. */
 static void
 test_tied (void)
@@ -153,6 +166,7 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/step-time/attention", test_attention);
   g_test_add_func ("/plan/step-time/blocking", test_blocking);
   g_test_add_func ("/plan/step-time/sums", test_sums);
+  g_test_add_func ("/plan/step-time/whole-sums", test_whole_sums);
   g_test_add_func ("/plan/step-time/tied", test_tied);
   g_test_add_func ("/plan/step-time/tensor-overlap", test_tensor_overlap);
   g_test_add_func ("/plan/step-time/shared-gpu", test_shared_gpu);

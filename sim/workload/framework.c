@@ -26,6 +26,9 @@
  * CUDA_DEVICE_MAX_CONNECTIONS = 1); it came with sequence parallelism in 2022, forks of 2021 wait. nanotron does so in
  * its mode REDUCE_SCATTER (_ColumnLinearAsyncCommunication). Eager layouts and DTensor wait for each collective.
  *
+ * DeepSpeed's pipeline engine hands the fp32 gradients of BF16_Optimizer to buffered_allreduce_fallback: with ZeRO-1
+ * they are all-reduced, not scattered (_bf16_reduce_grads in runtime/pipe/engine.py).
+ *
  * Host time under DeepSpeed: models of hidden 1024 take 3.05 to 3.1 ms for each further layer and micro-batch where
  * the GPU works 0.8 to 1.4 ms (ground truth of vTrain, 24 minus 12 layers, one GPU): 84 kernels with recompute of 36 to
  * 38 us each. Its activation checkpointing saves and restores the state of the random numbers around every layer. */
@@ -39,7 +42,7 @@
 const PsiFramework psi_frameworks[] = {
   /* clang-format off */
   { "megatron-deepspeed", "Megatron-LM's model under DeepSpeed's engine", "Megatron-DeepSpeed|DeepSpeed",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0, FALSE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0, FALSE, .whole_sums = TRUE },
   { "megatron-core", "Megatron Core with Transformer Engine, 2025: Megatron-Bridge, NeMo", "Megatron-Bridge|NeMo|TE 2.|megatron-core",
     TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
   { "megatron-eager-rms", "Megatron's layout, PyTorch's operators, fused RMS norm", "+ RMS kernel",

@@ -41,6 +41,7 @@ typedef struct
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
   PsiTensorOverlap tensor_overlap;
+  gboolean whole_sums; /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
 } PsiFramework;
 
 extern const PsiFramework psi_frameworks[]; /* ends with name NULL */
