@@ -128,8 +128,25 @@ sum_of (const PsiPlan *plan)
   return whole ? PSI_COLLECTIVE_ALL_REDUCE : PSI_COLLECTIVE_REDUCE_SCATTER;
 }
 
+/* Is it the last token of the rank that adds to its part's gradients? */
+static gboolean
+is_last (const PsiStep *step, const PsiStepRank *rank, const PsiToken *token)
+{
+  const GArray *list = step->schedule->lists[rank->list];
+
+  for (guint i = list->len; i > 0; i--)
+    {
+      const PsiToken *other = &g_array_index (list, PsiToken, i - 1);
+
+      if ((other->kind == PSI_TOKEN_BACKWARD || other->kind == PSI_TOKEN_BACKWARD_WEIGHT) &&
+          other->chunk == token->chunk)
+        return other->micro_batch == token->micro_batch;
+    }
+  return FALSE;
+}
+
 PsiTime
-psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, gint64 micro_batch)
+psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, const PsiToken *token)
 {
   const PsiPlan *plan = step->plan;
   PsiCollectiveOp op = sum_of (plan);
@@ -137,7 +154,7 @@ psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, gin
 
   if (plan->cyclic || plan->parameter_server || step->schedule->places != NULL)
     return 0;
-  if (plan->zero < 2 && (!plan->overlap_grads || micro_batch + 1 < step->schedule->micro_batches))
+  if (plan->zero < 2 && (!plan->overlap_grads || !is_last (step, rank, token)))
     return 0;
   add_layer_work (step, rank, layer, &work);
   return psi_step_collective_alone_ps (step, rank, PSI_STREAM_GRADIENTS, op,

@@ -422,9 +422,9 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       pending_ps = MAX (pending_ps, 0);
       if (recomputes && input_half)
         work_ps += plan->recompute == PSI_RECOMPUTE_SELECTIVE ? cost->selective_ps : cost->pass_ps[PSI_PASS_FORWARD];
-      pending_ps += psi_step_shared_ps (
-          step, rank, layer, gathered,
-          weight_half ? psi_step_gradients_beside_ps (step, rank, layer, token->micro_batch) : 0, work_ps);
+      pending_ps +=
+          psi_step_shared_ps (step, rank, layer, gathered,
+                              weight_half ? psi_step_gradients_beside_ps (step, rank, layer, token) : 0, work_ps);
       if (input_half)
         pending_ps += psi_step_offload_layer_ps (step, kind, kept, cost->pass_ps[PSI_PASS_BACKWARD_INPUT]);
       psi_step_flush_work (rank, input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, pending_ps, &ops);

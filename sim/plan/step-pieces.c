@@ -8,6 +8,8 @@
  *   compute   ... | gradient of the input | weight gradient | ...
  *   tensor          gather                  scattered sum           each begins when both before it are over
  *
+ * Frameworks that cut products into pieces make all but one of them while the others travel.
+ *
  * Work beside collectives takes longer, see step-cost.c. Sharded parameters and summed gradients of data-parallel ranks
  * slow down the layers beside which they travel in the same way. */
 #include "step.h"
@@ -80,12 +82,14 @@ psi_step_add_pieces (PsiStep *step, PsiStepRank *rank, const GArray *pieces, gui
           add_work (rank, tag, token, part, *pending_ps, ops);
           *pending_ps = 0;
         }
-      if (whole && piece->beside_ps > 0)
+      PsiTime beside_ps = piece->pieces_ps > 0 ? piece->pieces_ps : whole ? piece->beside_ps : 0;
+
+      if (beside_ps > 0)
         {
           PsiOpId sum = add_beside (step, rank, piece->comm, piece, token, part, ops->last);
 
           ops->beside = gathered;
-          add_work (rank, tag, token, part, piece->beside_ps, ops);
+          add_work (rank, tag, token, part, beside_ps, ops);
           ops->beside = sum;
           continue;
         }

@@ -68,6 +68,7 @@ typedef struct
   PsiCommOp comm;
   PsiCommGroup group;
   gint64 comm_bytes;
+  PsiTime pieces_ps;            /* work of this half, piece by piece beside the collective */
   PsiTime beside_ps;            /* work beside the collective, at the rate left to it; 0: it is waited for */
   PsiTime again_ps, stretch_ps; /* the end of time_ps beside which is gathered; how much longer it takes then */
 } PsiPiece;
@@ -310,9 +311,9 @@ PsiStepRank *psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guin
 void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
 /* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops. */
 void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last);
-/* Collectives of a layer's gradients that run beside its backward for that micro-batch: their time on an idle machine.
+/* Collectives of a layer's gradients that run beside that backward of it: their time on an idle machine.
  */
-PsiTime psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, gint64 micro_batch);
+PsiTime psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, const PsiToken *token);
 /* reduce_every: gradients of a part that are summed in the middle of the step, called after each of its backwards. */
 void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
 PsiOpId psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part);

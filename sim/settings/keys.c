@@ -191,7 +191,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
   PLAN (FUSED_LOSS), .name = "fused_loss", YES_NO, .fallback = "no",
     .help = "the loss in one kernel over the logits, without a copy of them in fp32 (megatron)" },
   PLAN (FRAMEWORK), .name = "framework", 
-    ONE_OF ("pytorch megatron megatron-core megatron-deepspeed megatron-eager megatron-eager-rms nanotron torchtitan torchtune composer llm.c"),
+    ONE_OF ("pytorch megatron megatron-core megatron-bridge megatron-deepspeed megatron-eager megatron-eager-rms nanotron torchtitan torchtitan-async-tp torchtune composer llm.c"),
     .fallback = "pytorch",
     .help = "whose defaults, buffers, kernels, host cost and allocator" },
 };

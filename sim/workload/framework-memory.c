@@ -28,11 +28,13 @@ static const PsiFrameworkMemory rows[] = {
   /*                        sums   own copy plain  loss   compiled  fused chunks TE    copies outputs gathers whole */
   { "megatron",           { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 1, FALSE,   FALSE,   FALSE },
   { "pytorch",            { 2, 2 }, 0, 0, FALSE, 8, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
+  { "megatron-bridge",    { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 4, 1, TRUE,  1, FALSE,   FALSE,   FALSE },
   { "megatron-core",      { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 4, 1, TRUE,  1, FALSE,   FALSE,   FALSE },
   { "megatron-deepspeed", { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 0, TRUE,    FALSE,   FALSE },
   { "megatron-eager",     { 2, 2 }, 0, 0, FALSE, 10, 14, { 10, 14 }, 0, 1, FALSE, 0, TRUE,    TRUE,    FALSE },
   { "megatron-eager-rms", { 2, 2 }, 0, 0, FALSE, 10, 14, { 10, 14 }, 0, 1, FALSE, 0, TRUE,    TRUE,    FALSE },
   { "nanotron",           { 4, 4 }, 2, 2, FALSE, 8,  8, { 8,  8 }, 0, 1, FALSE, 2, TRUE,    FALSE,   FALSE },
+  { "torchtitan-async-tp",{ 2, 2 }, 0, 0, FALSE, 8, 12, { 6, 10 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
   { "torchtitan",         { 2, 2 }, 0, 0, FALSE, 8, 12, { 6, 10 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
   { "composer",           { 2, 2 }, 0, 0, FALSE, 2,  4, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE },
   { "torchtune",          { 2, 2 }, 0, 0, TRUE,  8, 12, { 2,  4 }, 0, 8, FALSE, 0, FALSE,   FALSE,   FALSE },

@@ -16,6 +16,12 @@
  *   megatron-eager    Megatron's layout with PyTorch's own norm, rotary embedding and gate
  *   megatron-eager-rms  the same with flash-attn's fused RMS norm
  *
+ *   megatron-bridge   megatron-core with tp_comm_overlap wherever tp > 1 (scripts/performance/utils/overrides.py):
+ *                     Transformer Engine's user buffers move pieces by copy engines while products work on others;
+ *                     its recipes switch that off for nvfp4
+ *   torchtitan-async-tp  torchtitan with --experimental.enable_async_tensor_parallel: the same by PyTorch's symmetric
+ *                     memory; needs compile
+ *
  * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, whose optimizer
  * for bf16 adds into fp32 in hooks, with nanotron's and PyTorch's operators every weight gradient is written, read and
  * added again.
@@ -43,7 +49,9 @@ const PsiFramework psi_frameworks[] = {
   /* clang-format off */
   { "megatron-deepspeed", "Megatron-LM's model under DeepSpeed's engine", "Megatron-DeepSpeed|DeepSpeed",
     TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0, FALSE, .whole_sums = TRUE },
-  { "megatron-core", "Megatron Core with Transformer Engine, 2025: Megatron-Bridge, NeMo", "Megatron-Bridge|NeMo|TE 2.|megatron-core",
+  { "megatron-bridge", "Megatron Core as Megatron-Bridge and NeMo set it up, 2025", "Megatron-Bridge|NeMo",
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_PIECES },
+  { "megatron-core", "Megatron Core with Transformer Engine, 2025", "TE 2.|megatron-core",
     TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
   { "megatron-eager-rms", "Megatron's layout, PyTorch's operators, fused RMS norm", "+ RMS kernel",
     TRUE, FUSED, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE },
@@ -54,6 +62,8 @@ const PsiFramework psi_frameworks[] = {
     .tensor_overlap = PSI_TENSOR_SHARDED },
   { "megatron", "Megatron-LM", "Megatron|megatron",
     TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE, 0, TRUE, .tensor_overlap = PSI_TENSOR_SHARDED },
+  { "torchtitan-async-tp", "torchtitan with asynchronous tensor parallelism", "AsyncTP|async TP",
+    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE, .tensor_overlap = PSI_TENSOR_PIECES },
   { "torchtitan", "torchtitan, FSDP2", "torchtitan",
     FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
   { "composer", "llm-foundry and Composer, 2023", "Composer|foundry",

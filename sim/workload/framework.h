@@ -20,7 +20,9 @@ typedef enum
 {
   PSI_TENSOR_WAITS,
   PSI_TENSOR_SHARDED, /* with sequence parallelism */
-  PSI_TENSOR_OVERLAPS
+  PSI_TENSOR_OVERLAPS,
+  PSI_TENSOR_PIECES /* always, and with sequence parallelism all other gathers and scattered sums run in pieces beside
+                     * the products that use or make the pieces */
 } PsiTensorOverlap;
 
 typedef struct

@@ -28,9 +28,9 @@ typedef struct
   PsiCommGroup group;
   gint64 comm_bytes[2]; /* forward, backward */
   gboolean core;
-  gboolean column; /* a product split by columns */
-  gboolean enters; /* its backward collective is what enters a split part */
-  guint segment;   /* of the input half, that ends with this step's collective */
+  gboolean column, row;           /* a product split by columns, by rows */
+  gboolean enters, leaves;        /* a collective where a split part begins, ends */
+  guint segment, forward_segment; /* of the input half and the forward, that end with this step's collective */
 } Step;
 
 typedef struct
@@ -151,6 +151,7 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
   guint width = lower->element_bytes;
 
   step->column = split == PSI_SPLIT_COLUMN;
+  step->row = split == PSI_SPLIT_ROW;
   double weights = (double) copies * (double) n * (double) k;
 
   if (dtype != lower->wide_dtype)
@@ -364,6 +365,8 @@ psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
     add_comm (lower, PSI_COMM_REDUCE_SCATTER, PSI_COMM_ALL_GATHER, PSI_GROUP_TP, bytes, gathered_bytes (lower, bytes));
   else if (lower->tp > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, bytes);
+  if (lower->tp > 1)
+    g_array_index (lower->ops, Step, lower->ops->len - 1).leaves = TRUE;
 }
 
 void
@@ -470,7 +473,7 @@ runs_beside (const PsiLower *lower)
 
   if (framework == NULL || framework->tensor_overlap == PSI_TENSOR_WAITS)
     return FALSE;
-  return framework->tensor_overlap == PSI_TENSOR_OVERLAPS || lower->sequence_shards > 1;
+  return framework->tensor_overlap >= PSI_TENSOR_OVERLAPS || lower->sequence_shards > 1;
 }
 
 /* The products that follow what enters a split part: their weight gradients run beside its backward collective, and
@@ -503,6 +506,37 @@ set_beside (const PsiLower *lower, PsiLayerKind *kind, const guint *first_weight
     }
 }
 
+static PsiSegment *
+segment_of (PsiLayerKind *kind, PsiPass pass, guint index)
+{
+  return &g_array_index (kind->segments[pass], PsiSegment, index);
+}
+
+/* Gathers and scattered sums in pieces, beside the products that use or make the pieces. */
+static void
+set_pieces (const PsiLower *lower, PsiLayerKind *kind)
+{
+  guint n = lower->ops->len;
+
+  for (guint i = 0; i < n; i++)
+    {
+      const Step *comm = &g_array_index (lower->ops, Step, i);
+
+      for (guint j = i + 1; comm->enters && j < n && g_array_index (lower->ops, Step, j).column; j++)
+        segment_of (kind, PSI_PASS_FORWARD, comm->forward_segment)->pieces_after_n +=
+            count_kernels (&g_array_index (lower->ops, Step, j), PSI_PASS_FORWARD);
+      for (guint j = i; comm->leaves && j-- > 0 && g_array_index (lower->ops, Step, j).row;)
+        {
+          const Step *product = &g_array_index (lower->ops, Step, j);
+
+          segment_of (kind, PSI_PASS_FORWARD, comm->forward_segment)->pieces_before_n +=
+              count_kernels (product, PSI_PASS_FORWARD);
+          segment_of (kind, PSI_PASS_BACKWARD_INPUT, comm->segment)->pieces_after_n +=
+              count_kernels (product, PSI_PASS_BACKWARD_INPUT);
+        }
+    }
+}
+
 void
 psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
 {
@@ -512,10 +546,11 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   kind->selective_first = kind->selective_n = 0;
   for (guint i = 0; i < n; i++)
     {
-      const Step *step = &g_array_index (lower->ops, Step, i);
+      Step *step = &g_array_index (lower->ops, Step, i);
 
       first_kernels[i] = kind->kernels->len;
       emit (kind, PSI_PASS_FORWARD, step, step->forward_comm);
+      step->forward_segment = MAX (kind->segments[PSI_PASS_FORWARD]->len, 1) - 1;
     }
   first_kernels[n] = kind->kernels->len;
   psi_kind_end_segment (kind, PSI_PASS_FORWARD, PSI_COMM_NONE, PSI_GROUP_TP, 0);
@@ -536,6 +571,9 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   psi_kind_end_segment (kind, PSI_PASS_BACKWARD_WEIGHT, PSI_COMM_NONE, PSI_GROUP_TP, 0);
   if (runs_beside (lower))
     set_beside (lower, kind, first_weights);
+  if (lower->sequence_shards > 1 && lower->dtype != PSI_DTYPE_NVFP4 && lower->lowering->framework != NULL &&
+      lower->lowering->framework->tensor_overlap == PSI_TENSOR_PIECES)
+    set_pieces (lower, kind);
 
   kind->parameters = lower->parameters;
   kind->expert_parameters = lower->expert_parameters;

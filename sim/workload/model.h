@@ -53,6 +53,9 @@ typedef struct
   guint beside_first, beside_n; /* into PsiLayerKind.kernels; n = 0: the collective is waited for */
   /* ... and the last kernels of this segment, beside which the input of those is gathered again. */
   guint again_n;
+  /* Kernels that run piece by piece, one for each member, beside the collective: the first of the next segment, or the
+   * last of this one. */
+  guint pieces_after_n, pieces_before_n;
 } PsiSegment;
 
 typedef struct
