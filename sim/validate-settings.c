@@ -84,9 +84,13 @@ static const struct
   PsiKeyId key;
   const char *value;
 } facts[] = {
-  { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },       { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
-  { "deterministic=yes", PSI_KEY_DETERMINISTIC, "yes" }, { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
-  { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" }, { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
+  { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },
+  { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
+  { "deterministic=yes", PSI_KEY_DETERMINISTIC, "yes" },
+  { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
+  { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
+  { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
+  { "EFA ", PSI_KEY_NETWORK, "efa" },
 };
 
 static gboolean
