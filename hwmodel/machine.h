@@ -81,6 +81,7 @@ typedef struct
   double gemm_tile_square;     /* rate of (tile/2)^2 tiles relative to the largest */
   double gemm_tile_small;      /* rate of tile/2 x tile/4 tiles relative to the largest */
   double gemm_tail;            /* share of the idle SMs of the last wave that is really lost, 0 to 1 */
+  double gemm_exposed_sum;     /* share of the time to read and write a result that is added to which nothing hides */
   double gemm_unaligned;       /* batched products with N or K not a multiple of 8: share of the fp32 rate */
 
   double training_clock; /* clock in a training step, at the power limit, relative to that of the kernels above when

@@ -36,6 +36,19 @@ test_host (void)
   g_assert_cmpfloat_with_epsilon (slow_s / per_layer_s, 3.2, 0.4);
 }
 
+/* Each expert is a kernel of its own for the host: forward and twice backward, two products each. */
+static void
+test_experts (void)
+{
+#define EXPERTS                                                                                                        \
+  "model=custom family=moe hidden=256 heads=4 ffn=256 vocab=1024 sequence=64 experts_per_token=2 machine=a100 "        \
+  "framework=megatron "
+  double few_s = step_s (EXPERTS "experts=8 layers=24") - step_s (EXPERTS "experts=8 layers=12");
+  double many_s = step_s (EXPERTS "experts=64 layers=24") - step_s (EXPERTS "experts=64 layers=12");
+
+  g_assert_cmpfloat_with_epsilon ((many_s - few_s) / 12, 56 * 2 * 3 * 12e-6, 0.1 * 56 * 2 * 3 * 12e-6);
+}
+
 #define LLAMA "model=llama-2-7b machine=h100 dp=8 zero=3 micro_batch=1 sequence=8192 "
 
 static void
@@ -188,6 +201,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/plan/step-time/host", test_host);
+  g_test_add_func ("/plan/step-time/experts", test_experts);
   g_test_add_func ("/plan/step-time/attention", test_attention);
   g_test_add_func ("/plan/step-time/blocking", test_blocking);
   g_test_add_func ("/plan/step-time/sums", test_sums);

@@ -14,24 +14,10 @@
  * 36 backward for a Megatron layer and 40/60 for an eager Llama layer, what hosts are seen to issue.
  * Compiled: complex numbers, by which rotary embeddings are often written, stay single kernels under torch.compile (its
  * own warning). Limits: fp8's kinds of scaling (by row, by block) cost the same. */
-#include "lower.h"
+#include "lower-step.h"
 
 #include <math.h>
 #include <string.h>
-
-/* One step of the forward with its mirror. At most three kernels a pass. */
-typedef struct
-{
-  PsiKernel kernels[PSI_N_PASSES][3];
-  guint n_kernels[PSI_N_PASSES];
-  PsiCommOp forward_comm, backward_comm;
-  PsiCommGroup group;
-  gint64 comm_bytes[2]; /* forward, backward */
-  gboolean core;
-  gboolean column, row;           /* a product split by columns, by rows */
-  gboolean enters, leaves;        /* a collective where a split part begins, ends */
-  guint segment, forward_segment; /* of the input half and the forward, that end with this step's collective */
-} Step;
 
 typedef struct
 {
@@ -90,20 +76,20 @@ psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens)
       dtype == PSI_DTYPE_FP8 || dtype == PSI_DTYPE_MXFP8 || dtype == PSI_DTYPE_NVFP4 ? PSI_DTYPE_BF16 : dtype;
   lower->element_bytes = dtype == PSI_DTYPE_FP32 || dtype == PSI_DTYPE_TF32 ? 4 : 2;
   lower->select_products = !lowering->megatron;
-  lower->ops = g_array_new (FALSE, TRUE, sizeof (Step));
+  lower->ops = g_array_new (FALSE, TRUE, sizeof (PsiLowerStep));
 }
 
-static Step *
+static PsiLowerStep *
 add_step (PsiLower *lower)
 {
-  Step step = { .core = lower->in_core };
+  PsiLowerStep step = { .core = lower->in_core };
 
   g_array_append_val (lower->ops, step);
-  return &g_array_index (lower->ops, Step, lower->ops->len - 1);
+  return &g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1);
 }
 
 static void
-step_add (Step *step, PsiPass pass, PsiKernel kernel)
+step_add (PsiLowerStep *step, PsiPass pass, PsiKernel kernel)
 {
   g_assert (step->n_kernels[pass] < G_N_ELEMENTS (step->kernels[pass]));
   step->kernels[pass][step->n_kernels[pass]++] = kernel;
@@ -146,7 +132,7 @@ product_kernel (const PsiLower *lower, PsiDtype dtype, gint64 batch, gint64 m, g
 static void
 add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k, PsiSplit split)
 {
-  Step *step = add_step (lower);
+  PsiLowerStep *step = add_step (lower);
   gboolean megatron = lower->lowering->megatron;
   guint width = lower->element_bytes;
 
@@ -171,13 +157,24 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
       if (!megatron)
         step_add (step, PSI_PASS_BACKWARD_WEIGHT, memory_kernel (lower, COPY * (inputs + outputs), 2));
     }
-  step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, copies, m, n, k, width));
-  step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, copies, m, k, n, width));
+  /* Experts are kernels of their own (Transformer Engine's grouped product is a loop over cuBLAS, transformers loops in
+   * Python), unless they are compiled into one (torch._grouped_mm). */
+  guint launches = lower->lowering->compile && !megatron ? 1 : (guint) copies;
+  PsiKernel forward = product_kernel (lower, dtype, copies, m, n, k, width);
+  PsiKernel backward = product_kernel (lower, dtype, copies, m, k, n, width);
+
+  forward.launches = backward.launches = launches;
+  step_add (step, PSI_PASS_FORWARD, forward);
+  step_add (step, PSI_PASS_BACKWARD_INPUT, backward);
   /* Either the product adds into the fp32 gradient, or a kernel reads both and writes the sum. */
   const PsiFramework *framework = lower->lowering->framework;
   gboolean fused = framework != NULL ? framework->fused_sums : megatron;
-  guint sum_bytes = megatron && lower->lowering->dtype != PSI_DTYPE_FP16 ? 4 : width;
-  step_add (step, PSI_PASS_BACKWARD_WEIGHT, product_kernel (lower, dtype, copies, n, k, m, fused ? 8 : width));
+  guint own_bytes = lower->lowering->dtype != PSI_DTYPE_FP16 ? 4 : width;
+  guint sum_bytes = !megatron ? width : lower->lowering->sum_bytes > 0 ? lower->lowering->sum_bytes : own_bytes;
+  PsiKernel weight = product_kernel (lower, dtype, copies, n, k, m, fused ? 2 * sum_bytes : width);
+
+  weight.launches = launches;
+  step_add (step, PSI_PASS_BACKWARD_WEIGHT, weight);
   step_add (step, PSI_PASS_BACKWARD_WEIGHT,
             memory_kernel (lower, fused ? 0.0 : (width + 2.0 * sum_bytes) * weights, 1));
 }
@@ -239,7 +236,7 @@ psi_lower_element (PsiLower *lower, PsiElementOp op, double elements)
 {
   const ElementCost *cost = &costs[op][kernel_set (lower->lowering, op)];
   gboolean dropout = lower->lowering->dropout;
-  Step *step;
+  PsiLowerStep *step;
 
   if (elements <= 0.0)
     return;
@@ -288,7 +285,7 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
                         (double) keys * (double) (d + d_value);
   if (lower->lowering->flash)
     {
-      Step *step = add_step (lower);
+      PsiLowerStep *step = add_step (lower);
 
       step_add (step, PSI_PASS_FORWARD, attention_kernel (lower, batch, queries, keys, d, d_value, causal, FALSE));
       step_add (step, PSI_PASS_BACKWARD_INPUT,
@@ -298,7 +295,7 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
   else
     {
       PsiDtype dtype = lower->wide_dtype;
-      Step *step = add_step (lower);
+      PsiLowerStep *step = add_step (lower);
 
       step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, batch, queries, keys, d, width));
       step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, queries, d, keys, width));
@@ -325,7 +322,7 @@ static void
 add_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, PsiCommGroup group, gint64 forward_bytes,
           gint64 backward_bytes)
 {
-  Step *step = add_step (lower);
+  PsiLowerStep *step = add_step (lower);
 
   step->forward_comm = forward;
   step->backward_comm = backward;
@@ -355,7 +352,7 @@ psi_lower_enter_tp (PsiLower *lower, gint64 bytes)
   else if (lower->tp > 1)
     psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, bytes);
   if (lower->tp > 1)
-    g_array_index (lower->ops, Step, lower->ops->len - 1).enters = TRUE;
+    g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).enters = TRUE;
 }
 
 void
@@ -366,7 +363,7 @@ psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
   else if (lower->tp > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, bytes);
   if (lower->tp > 1)
-    g_array_index (lower->ops, Step, lower->ops->len - 1).leaves = TRUE;
+    g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).leaves = TRUE;
 }
 
 void
@@ -403,27 +400,11 @@ psi_lower_end_core (PsiLower *lower)
   lower->in_core = FALSE;
 }
 
-static gboolean
-is_work (const PsiKernel *kernel)
-{
-  return kernel->flops > 0.0 || kernel->bytes > 0.0;
-}
-
-static guint
-count_kernels (const Step *step, PsiPass pass)
-{
-  guint n = 0;
-
-  for (guint k = 0; k < step->n_kernels[pass]; k++)
-    n += is_work (&step->kernels[pass][k]);
-  return n;
-}
-
 static void
-emit (PsiLayerKind *kind, PsiPass pass, const Step *step, PsiCommOp comm)
+emit (PsiLayerKind *kind, PsiPass pass, const PsiLowerStep *step, PsiCommOp comm)
 {
   for (guint k = 0; k < step->n_kernels[pass]; k++)
-    if (is_work (&step->kernels[pass][k]))
+    if (psi_lower_is_work (&step->kernels[pass][k]))
       psi_kind_add_kernel (kind, pass, &step->kernels[pass][k]);
   if (comm != PSI_COMM_NONE)
     psi_kind_end_segment (kind, pass, comm, step->group, step->comm_bytes[pass != PSI_PASS_FORWARD]);
@@ -439,7 +420,7 @@ emit_core (const PsiLower *lower, PsiLayerKind *kind, const guint *first_kernels
 
   for (guint i = 0; i < lower->ops->len; i++)
     {
-      const Step *step = &g_array_index (lower->ops, Step, i);
+      const PsiLowerStep *step = &g_array_index (lower->ops, PsiLowerStep, i);
       guint n = first_kernels[i + 1] - first_kernels[i];
 
       if (n == 0)
@@ -454,7 +435,7 @@ emit_core (const PsiLower *lower, PsiLayerKind *kind, const guint *first_kernels
     return;
   kind->selective_first = kind->kernels->len;
   for (guint i = 0; i < lower->ops->len; i++)
-    if (g_array_index (lower->ops, Step, i).core)
+    if (g_array_index (lower->ops, PsiLowerStep, i).core)
       for (guint k = first_kernels[i]; k < first_kernels[i + 1]; k++)
         {
           PsiKernel copy = g_array_index (kind->kernels, PsiKernel, k);
@@ -463,78 +444,6 @@ emit_core (const PsiLower *lower, PsiLayerKind *kind, const guint *first_kernels
           n_copied++;
         }
   g_assert (n_copied == kind->selective_n);
-}
-
-/* Does the framework let the collective that enters a split part run beside the weight gradients of its products? */
-static gboolean
-runs_beside (const PsiLower *lower)
-{
-  const PsiFramework *framework = lower->lowering->framework;
-
-  if (framework == NULL || framework->tensor_overlap == PSI_TENSOR_WAITS)
-    return FALSE;
-  return framework->tensor_overlap >= PSI_TENSOR_OVERLAPS || lower->sequence_shards > 1;
-}
-
-/* The products that follow what enters a split part: their weight gradients run beside its backward collective, and
- * where the sequence is sharded, their gradients of the input beside the gather of what the forward did not keep. */
-static void
-set_beside (const PsiLower *lower, PsiLayerKind *kind, const guint *first_weights)
-{
-  guint n = lower->ops->len;
-
-  for (guint i = 0; i < n; i++)
-    {
-      const Step *enter = &g_array_index (lower->ops, Step, i);
-      PsiSegment *segment;
-      guint last = i;
-
-      while (enter->enters && last + 1 < n && g_array_index (lower->ops, Step, last + 1).column)
-        last++;
-      if (last == i)
-        continue;
-      segment = &g_array_index (kind->segments[PSI_PASS_BACKWARD_INPUT], PsiSegment, enter->segment);
-      segment->beside_first = first_weights[last];
-      for (guint j = i + 1; j <= last; j++)
-        {
-          const Step *step = &g_array_index (lower->ops, Step, j);
-
-          segment->beside_n += count_kernels (step, PSI_PASS_BACKWARD_WEIGHT);
-          segment->again_n += lower->sequence_shards > 1 ? count_kernels (step, PSI_PASS_BACKWARD_INPUT) : 0;
-        }
-      g_assert (segment->again_n <= segment->n_kernels);
-    }
-}
-
-static PsiSegment *
-segment_of (PsiLayerKind *kind, PsiPass pass, guint index)
-{
-  return &g_array_index (kind->segments[pass], PsiSegment, index);
-}
-
-/* Gathers and scattered sums in pieces, beside the products that use or make the pieces. */
-static void
-set_pieces (const PsiLower *lower, PsiLayerKind *kind)
-{
-  guint n = lower->ops->len;
-
-  for (guint i = 0; i < n; i++)
-    {
-      const Step *comm = &g_array_index (lower->ops, Step, i);
-
-      for (guint j = i + 1; comm->enters && j < n && g_array_index (lower->ops, Step, j).column; j++)
-        segment_of (kind, PSI_PASS_FORWARD, comm->forward_segment)->pieces_after_n +=
-            count_kernels (&g_array_index (lower->ops, Step, j), PSI_PASS_FORWARD);
-      for (guint j = i; comm->leaves && j-- > 0 && g_array_index (lower->ops, Step, j).row;)
-        {
-          const Step *product = &g_array_index (lower->ops, Step, j);
-
-          segment_of (kind, PSI_PASS_FORWARD, comm->forward_segment)->pieces_before_n +=
-              count_kernels (product, PSI_PASS_FORWARD);
-          segment_of (kind, PSI_PASS_BACKWARD_INPUT, comm->segment)->pieces_after_n +=
-              count_kernels (product, PSI_PASS_BACKWARD_INPUT);
-        }
-    }
 }
 
 void
@@ -546,7 +455,7 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   kind->selective_first = kind->selective_n = 0;
   for (guint i = 0; i < n; i++)
     {
-      Step *step = &g_array_index (lower->ops, Step, i);
+      PsiLowerStep *step = &g_array_index (lower->ops, PsiLowerStep, i);
 
       first_kernels[i] = kind->kernels->len;
       emit (kind, PSI_PASS_FORWARD, step, step->forward_comm);
@@ -556,7 +465,7 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   psi_kind_end_segment (kind, PSI_PASS_FORWARD, PSI_COMM_NONE, PSI_GROUP_TP, 0);
   for (guint i = n; i-- > 0;)
     {
-      Step *step = &g_array_index (lower->ops, Step, i);
+      PsiLowerStep *step = &g_array_index (lower->ops, PsiLowerStep, i);
 
       /* The mirror of a collective stands where the walk passes it: after the ops behind it, before those ahead. */
       emit (kind, PSI_PASS_BACKWARD_INPUT, step, step->backward_comm);
@@ -566,14 +475,10 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   for (guint i = n; i-- > 0;)
     {
       first_weights[i] = kind->kernels->len;
-      emit (kind, PSI_PASS_BACKWARD_WEIGHT, &g_array_index (lower->ops, Step, i), PSI_COMM_NONE);
+      emit (kind, PSI_PASS_BACKWARD_WEIGHT, &g_array_index (lower->ops, PsiLowerStep, i), PSI_COMM_NONE);
     }
   psi_kind_end_segment (kind, PSI_PASS_BACKWARD_WEIGHT, PSI_COMM_NONE, PSI_GROUP_TP, 0);
-  if (runs_beside (lower))
-    set_beside (lower, kind, first_weights);
-  if (lower->sequence_shards > 1 && lower->dtype != PSI_DTYPE_NVFP4 && lower->lowering->framework != NULL &&
-      lower->lowering->framework->tensor_overlap == PSI_TENSOR_PIECES)
-    set_pieces (lower, kind);
+  psi_lower_overlap (lower, kind, first_weights);
 
   kind->parameters = lower->parameters;
   kind->expert_parameters = lower->expert_parameters;

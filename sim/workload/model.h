@@ -124,6 +124,7 @@ typedef struct
   const PsiFrameworkMemory *memory; /* NULL: that of `framework`, or of megatron or pytorch by the flag */
   gboolean fused_loss;
   gboolean dropout;
+  guint sum_bytes;         /* of an element of the gradients that are summed over micro-batches; 0 = by dtype */
   guint loss_chunks;       /* logits computed in that many chunks, at least 1; 0 counts as 1 */
   gboolean attention_copy; /* the fused attention's output is kept twice: flash-attn wants another layout than the
                             * framework's (measured on A100 with micro_batch > 1 under Megatron; not from H100 on) */
