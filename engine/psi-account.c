@@ -5,6 +5,32 @@
 
 #define CHAIN_END G_MAXUINT32
 
+/* Iterations of a cycle, or of a run without a period, are not all as long as their mean: work is, so waiting is taken
+ * in proportion. */
+static void
+fit_waits (PsiTimeSplit *split, PsiTime period_ps)
+{
+  PsiTime busy_ps = 0, waits_ps = split->still_ps, left_ps;
+
+  for (guint t = 0; t < PSI_MAX_TAGS; t++)
+    {
+      busy_ps += split->busy_ps[t];
+      waits_ps += split->moving_ps[t];
+    }
+  left_ps = period_ps - busy_ps;
+  if (left_ps == waits_ps || left_ps < 0)
+    return;
+  for (guint t = 0; t < PSI_MAX_TAGS; t++)
+    if (split->moving_ps[t] > 0)
+      {
+        split->moving_ps[t] =
+            (PsiTime) ((double) split->moving_ps[t] / (double) waits_ps * (double) (period_ps - busy_ps));
+        split->moving_ps[t] = MIN (split->moving_ps[t], left_ps);
+        left_ps -= split->moving_ps[t];
+      }
+  split->still_ps = left_ps;
+}
+
 void
 psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiTimeSplit *ret_split)
 {
@@ -48,6 +74,7 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
         }
       free_ps = t->end_ps;
     }
+  fit_waits (ret_split, run->period_ps);
 }
 
 void

@@ -8,7 +8,8 @@
 
 #define PSI_MAX_TAGS 64
 
-/* One rank's period on its stream 0. The parts add up to the period exactly. */
+/* One rank's period on its stream 0. The parts add up to the period exactly (work that takes longer, as only jitter
+ * makes it, excepted). */
 typedef struct
 {
   PsiTime busy_ps[PSI_MAX_TAGS];   /* work, by tag */

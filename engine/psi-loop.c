@@ -19,10 +19,40 @@ enum
   EARLY    /* its rank has not begun */
 };
 
+static inline guint64
+mix (guint64 x)
+{
+  x = (x ^ x >> 30) * G_GUINT64_CONSTANT (0xbf58476d1ce4e5b9);
+  x = (x ^ x >> 27) * G_GUINT64_CONSTANT (0x94d049bb133111eb);
+  return x ^ x >> 31;
+}
+
+/* Weights of an op's start and end in the sum of its iteration. */
+static inline guint64
+weight_of (const PsiLoop *loop, guint32 index, guint32 position, gboolean is_end)
+{
+  return mix ((guint64) index << 33 | (guint64) position << 1 | is_end);
+}
+
+static void
+add_to_sum (PsiLoop *loop, guint32 index, PsiTime start_ps, PsiTime end_ps)
+{
+  const PsiStream *stream = &loop->streams[index];
+  PsiIteration *iteration = &loop->iterations[stream->iteration % PSI_LOOP_AHEAD];
+
+  iteration->sum += weight_of (loop, index, stream->position, FALSE) * (guint64) start_ps +
+                    weight_of (loop, index, stream->position, TRUE) * (guint64) end_ps;
+  if (index == loop->reference && stream->position == 0)
+    iteration->reference_ps = end_ps;
+}
+
 static void
 record (PsiLoop *loop, const PsiStream *stream, PsiStreamDetail *detail, PsiTime now_ps)
 {
   PsiOpTimes *times = &detail->times[stream->position];
+
+  if (loop->sums)
+    add_to_sum (loop, (guint32) (stream - loop->streams), detail->start_ps, now_ps);
 
   if (stream->iteration > 0)
     {
@@ -221,14 +251,6 @@ deps_are_over (PsiLoop *loop, guint32 index, PsiTime now_ps, PsiOpId *ret_releas
         }
     }
   return TRUE;
-}
-
-static inline guint64
-mix (guint64 x)
-{
-  x = (x ^ x >> 30) * G_GUINT64_CONSTANT (0xbf58476d1ce4e5b9);
-  x = (x ^ x >> 27) * G_GUINT64_CONSTANT (0x94d049bb133111eb);
-  return x ^ x >> 31;
 }
 
 /* About a standard normal number: the sum of 16 uniform ones of 16 bits, so that every machine gets the same. */
@@ -455,11 +477,26 @@ psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps)
     }
 }
 
+guint32
+psi_loop_keep_sums (PsiLoop *loop, guint64 *ret_weight)
+{
+  guint64 weight = 0;
+
+  while (loop->streams[loop->reference].length == 0)
+    loop->reference++;
+  for (guint32 s = 0; s < loop->n_streams; s++)
+    for (guint32 i = 0; i < loop->streams[s].length; i++)
+      weight += weight_of (loop, s, i, FALSE) + weight_of (loop, s, i, TRUE);
+  loop->sums = TRUE;
+  *ret_weight = weight;
+  return loop->complete + PSI_LOOP_AHEAD;
+}
+
 void
 psi_loop_next (PsiLoop *loop)
 {
   loop->iterations[(loop->complete - 1) % PSI_LOOP_AHEAD] =
-      (PsiIteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop->n_streams_used };
+      (PsiIteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop->n_streams_used, 0, 0 };
   for (guint i = 0; i < loop->held->len; i++)
     psi_loop_look_at (loop, g_array_index (loop->held, guint32, i));
   g_array_set_size (loop->held, 0);

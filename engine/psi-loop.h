@@ -62,7 +62,9 @@ typedef struct
 typedef struct
 {
   PsiTime least_ps, most_ps;
-  guint32 left; /* streams that have not ended it */
+  guint32 left;         /* streams that have not ended it */
+  guint64 sum;          /* of all its ops: start and end times, each with a weight of its own, modulo 2^64 */
+  PsiTime reference_ps; /* end of the first op of stream `reference` */
 } PsiIteration;
 
 typedef struct
@@ -81,9 +83,10 @@ typedef struct
   guint32 complete; /* iterations complete on all streams */
   guint32 *ready;   /* ring of the streams to look at, each at most once */
   guint32 ready_first, n_ready;
-  GArray *held;     /* streams too far ahead of the slowest */
-  PsiLinkUse *uses; /* room for one flow */
-  gboolean records;
+  GArray *held;           /* streams too far ahead of the slowest */
+  PsiLinkUse *uses;       /* room for one flow */
+  gboolean records, sums; /* keep op times; keep sums of iterations */
+  guint32 reference;
   double jitter;
   guint64 seed;
   guint64 n_events;
@@ -126,6 +129,9 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PsiLoop, psi_loop_clear)
 gboolean psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps);
 /* An iteration has been taken note of: forget it, and look again at streams that were too far ahead. */
 void psi_loop_next (PsiLoop *loop);
+/* Keep sums of the iterations that begin from now on: those from the one returned. `ret_weight`: what a sum grows by
+ * when all times of an iteration grow by 1 ps. */
+guint32 psi_loop_keep_sums (PsiLoop *loop, guint64 *ret_weight);
 /* Who waits for what. (transfer full) */
 char *psi_loop_describe_waiting (const PsiLoop *loop);
 

@@ -167,13 +167,13 @@ psi_program_message (PsiProgram *program, guint stream, PsiOpKind kind, guint sl
 {
   PsiOp op = { .kind = (guint8) kind,
                .tag = (guint8) tag,
-               .slot = (guint16) slot,
+               .slot = slot,
                .transfer = transfer,
                .first_dep = CHAIN_END,
                .first_delta = CHAIN_END,
                .label = { -1, -1, -1 } };
 
-  g_assert (kind != PSI_OP_WORK && slot <= G_MAXUINT16);
+  g_assert (kind != PSI_OP_WORK);
   return append (program, stream, &op);
 }
 
@@ -218,10 +218,10 @@ psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations)
 }
 
 void
-psi_program_shift (PsiProgram *program, PsiOpId op, guint iterations)
+psi_program_shift (PsiProgram *program, PsiOpId op, int iterations)
 {
-  g_assert (iterations <= G_MAXUINT8);
-  psi_program_op (program, op)->shift = (guint8) iterations;
+  g_assert (iterations >= G_MININT8 && iterations <= G_MAXINT8);
+  psi_program_op (program, op)->shift = (gint8) iterations;
 }
 
 void

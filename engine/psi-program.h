@@ -48,9 +48,9 @@ typedef struct
 {
   guint8 kind;
   guint8 tag;   /* the builder's own meaning: what the time is spent on */
-  guint16 slot; /* port slot: SEND, RECV, COLLECTIVE */
   guint8 skip;  /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
-  guint8 shift; /* works for the step so many iterations earlier: its memory belongs there */
+  gint8 shift;  /* works for the step so many iterations earlier: its memory belongs there */
+  guint32 slot; /* port slot: SEND, RECV, COLLECTIVE */
   PsiTransferId transfer;
   gint32 label[3];     /* the builder's own: e.g. micro-batch, part and layer; -1 = none */
   PsiTime cost_ps;     /* WORK */
@@ -152,7 +152,7 @@ void psi_program_delta (PsiProgram *program, PsiOpId op, gboolean at_end, guint 
 /* In the first `iterations` of a rank the message has no partner: it belongs to a step before the first. */
 void psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations);
 /* The op, run in iteration n, does work of step n - iterations. */
-void psi_program_shift (PsiProgram *program, PsiOpId op, guint iterations);
+void psi_program_shift (PsiProgram *program, PsiOpId op, int iterations);
 void psi_program_label (PsiProgram *program, PsiOpId op, gint32 first, gint32 second);
 guint psi_program_n_ops (const PsiProgram *program);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "psi-cycle.h"
 #include "psi-loop.h"
 
 #include <math.h>
@@ -9,6 +10,7 @@
 #define MOST_EVENTS 500000
 #define MOST_OPS 12000000 /* of all iterations: a large program gets fewer of them */
 #define LEAST_ITERATIONS 8
+#define FIRST_SUMS 16 /* iterations before a cycle of several is looked for */
 
 /* Where a rank's stream 0 stood at some moment. */
 typedef struct
@@ -80,7 +82,8 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   g_auto (PsiLoop) loop = { 0 };
   g_autofree Mark *marks = g_new0 (Mark, world->ranks->len + 1);
   PsiTime now_ps = 0, shift_ps = 0;
-  guint32 reach = 1, lead = 0, matches = 0, limit;
+  guint32 reach = 1, lead = 0, matches = 0, limit, first_sum = 0;
+  PsiCycle cycle = { 0 };
 
   options = options != NULL ? options : &defaults;
   limit = options->max_iterations > 0 ? options->max_iterations : DEFAULT_ITERATIONS;
@@ -107,8 +110,9 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   guint32 next_mark = (limit + 1) / 2;
 
   /* With a limit of the caller's it ends there, periodic or not. */
-  while (loop.complete < limit || (options->max_iterations == 0 && matches < reach && loop.complete < MOST_ITERATIONS &&
-                                   loop.n_events < MOST_EVENTS))
+  while (loop.complete < limit ||
+         (options->max_iterations == 0 && (run->cycle == 0 || loop.complete % run->cycle > 0) &&
+          loop.complete < MOST_ITERATIONS && loop.n_events < MOST_EVENTS))
     {
       if (loop.complete == next_mark)
         {
@@ -125,17 +129,29 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
           return NULL;
         }
       const PsiIteration *iteration = &loop.iterations[(loop.complete - 1) % PSI_LOOP_AHEAD];
+      matches = iteration->least_ps != iteration->most_ps ? 0 : iteration->least_ps == shift_ps ? matches + 1 : 1;
       shift_ps = iteration->least_ps;
-      matches = iteration->least_ps == iteration->most_ps ? matches + 1 : 0;
-      if (matches >= reach && !options->no_jump)
+      run->cycle = matches >= reach ? 1 : 0;
+      if (loop.sums && loop.complete > first_sum)
+        {
+          guint found = psi_cycle_add (&cycle, iteration->sum, iteration->reference_ps, reach);
+
+          run->cycle = run->cycle > 0 ? run->cycle : found;
+        }
+      if (run->cycle > 0 && !options->no_jump && loop.complete % run->cycle == 0)
         break;
+      if (loop.complete == FIRST_SUMS && !options->no_record)
+        first_sum = psi_loop_keep_sums (&loop, &cycle.weight);
       psi_loop_next (&loop);
     }
-  run->periodic = matches >= reach || loop.n_streams_used == 0;
+  if (loop.n_streams_used == 0)
+    run->cycle = 1;
+  run->periodic = run->cycle > 0;
   run->iterations = loop.complete;
   run->makespan_ps = now_ps;
   run->n_events = loop.n_events;
   run->period_ps = loop.n_streams_used == 0 ? 0
+                   : run->cycle > 1         ? (psi_cycle_time_ps (&cycle, run->cycle) + run->cycle - 1) / run->cycle
                    : run->periodic          ? shift_ps
                    : loop.complete > 1      ? slowest_pace_ps (&loop, marks)
                                             : now_ps;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Run a world until its step repeats exactly.
+/* Run a world until its step repeats exactly, by itself or together with a few others.
  *
  * The dynamics do not depend on absolute time, so once every op of one iteration starts and ends exactly P later than
  * in the iteration before (for as many iterations as dependencies reach back, and as ranks may be ahead of each other
  * where messages join different iterations), all later iterations do the same: P is the period, and one iteration
- * holds everything there is to know. With `no_jump` the run goes on to
- * max_iterations; the answer must be the same. */
+ * holds everything there is to know. Where ranks share links the same may be true of several iterations only, a cycle:
+ * P is then their mean, and the recorded iteration is the last of the cycle, counted from the first iteration. With
+ * `no_jump` the run goes on to max_iterations; the answer must be the same. */
 #pragma once
 
 #include "psi-program.h"
@@ -39,6 +40,7 @@ typedef struct
 {
   PsiTime period_ps;   /* of one iteration */
   PsiTime makespan_ps; /* simulated time of the whole run */
+  guint cycle;         /* iterations that repeat together; 0 = not periodic */
   gboolean periodic;   /* FALSE: none found, period_ps is the mean pace of the slowest rank over the end of the run */
   guint iterations;    /* complete */
   guint64 n_events;

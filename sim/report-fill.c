@@ -9,6 +9,7 @@
  *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
+#include "report-notes.h"
 
 #include "simulate-plan.h"
 
@@ -26,10 +27,8 @@ psi_simulate_machine (const PsiSettings *settings, GError **error)
   gboolean uniform = model == NULL || strcmp (model, "uniform") == 0;
   g_autoptr (PsiMachine) machine = psi_machine_load (name != NULL ? name : uniform ? "ideal" : "a100-sxm-80", error);
 
-  if (machine == NULL)
-    return NULL;
-  if (psi_settings_has (settings, PSI_KEY_NETWORK) &&
-      !psi_machine_choose_network (machine, psi_settings_text (settings, PSI_KEY_NETWORK), error))
+  if (machine == NULL || (psi_settings_has (settings, PSI_KEY_NETWORK) &&
+                          !psi_machine_choose_network (machine, psi_settings_text (settings, PSI_KEY_NETWORK), error)))
     return NULL;
   psi_machine_override (
       machine,
@@ -416,7 +415,8 @@ fill_throughput (PsiPlanReport *plan, const PsiStep *step)
     plan->tokens_per_s = plan->samples_per_s * (double) model->tokens_per_sample;
   if (model->model_flops_per_sample <= 0)
     return;
-  double flops = 3 * model->model_flops_per_sample * plan->samples_per_s / plan->gpus;
+  double per_sample = 3 * model->model_flops_per_sample - model->frozen_flops_per_sample;
+  double flops = per_sample * plan->samples_per_s / plan->gpus;
   plan->model_tflops_per_gpu = flops / 1e12;
   if (peak <= 0)
     return;
@@ -556,9 +556,9 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   fill_throughput (plan, step);
   fill_update (plan, step);
   fill_assumptions (plan, step);
-  if (!run->periodic)
-    g_ptr_array_add (plan->warnings,
-                     g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));
+  psi_report_note_run (plan, run);
+  if (step->warning != NULL)
+    g_ptr_array_add (plan->warnings, g_strdup (step->warning));
   plan->digest = psi_account_digest (step->world, run);
   return plan;
 }

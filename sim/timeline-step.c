@@ -318,7 +318,7 @@ gboolean
 psi_timeline_write_step (const char *path, const char *title, const PsiStep *step, const PsiRun *run, const char *ranks,
                          GError **error)
 {
-  Picture picture = { .step = step, .run = run, .period_ps = run->periodic ? run->period_ps : 0 };
+  Picture picture = { .step = step, .run = run, .period_ps = run->cycle == 1 ? run->period_ps : 0 };
   g_autoptr (GArray) drawn = psi_drawn_ranks_list (step, ranks, error);
 
   if (drawn == NULL)

@@ -36,6 +36,8 @@ USAGE = [
     ("train --backend tpu", "--backend: unknown 'tpu' (one of: cuda, host)"),
     ("calibrate --verify --backend cuda", "--verify trains on CPU cores"),
     ("collective all-reduce", "collective needs --machine"),
+    ("collective all-reduce --machine a100 --algorithm rign", "--algorithm: unknown algorithm 'rign' (one of: ring, "),
+    ("collective all-to-all --machine a100 --algorithm tree", "--algorithm: 'tree' cannot do all-to-all on 8 GPUs"),
     ("run --timeline-ranks 0-7", "--timeline-ranks goes with --timeline FILE"),
     ("run --timeline x --timeline-ranks 7-0", "--timeline-ranks: '7-0' is not a list of ranks such as 0-7,12"),
     ("run --timeline x --timeline-ranks 0,", "--timeline-ranks: '0,' is not a list of ranks"),
@@ -366,6 +368,8 @@ def check_man_pages():
 def check_lists():
     for topic in ("models", "machines", "schedules", "plans", "collectives", "keys"):
         rows = json.loads(printed("list", topic, "--json"))[topic]
+        if any(not row["summary"] for row in rows):
+            yield f"list {topic}: a row without a summary"
         lines = printed("list", topic).splitlines()
         if not rows or [row["name"] for row in rows] != [line.split()[0] for line in lines]:
             yield f"list {topic}: table and JSON differ, or are empty"
@@ -373,6 +377,18 @@ def check_lists():
     for plan in ("dp", "cdp-v2", "cdp-zero", "fsdp"):
         if plan not in plans:
             yield f"list plans lacks {plan}"
+
+
+def check_collective():
+    listed = psisim("collective", "all-reduce", "--machine", "h100", "--algorithm", "?").stderr.decode()
+    for name in listed.split("(one of: ")[1].rstrip(")\n").split(", "):
+        used = []
+        for op, gpus in (("all-reduce", "8"), ("all-reduce", "16"), ("all-to-all", "16")):
+            done = psisim("collective", op, "--machine", "h100", "--gpus", gpus, "--algorithm", name, "--json")
+            if done.returncode == 0:
+                used += [row["algorithm"] for row in json.loads(done.stdout)["rows"]]
+        if set(used) != {name}:
+            yield f"--algorithm {name}: shown are {sorted(set(used))}"
 
 
 def check_completion():
@@ -414,5 +430,6 @@ tap.run([
     ("usage", check_usage()), ("numbers", check_numbers()), ("files", check_files()), ("hostile", check_hostile()),
     ("defaults", check_defaults()), ("killed", check_killed()), ("help", check_help()),
     ("everything-named", check_everything_named()), ("man-pages", check_man_pages()), ("lists", check_lists()),
+    ("collective", check_collective()),
     ("completion", check_completion()), ("output", check_output()),
 ])

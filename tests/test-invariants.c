@@ -246,6 +246,21 @@ test_short_cuts (void)
   for_all (check_short_cuts, TRUE);
 }
 
+/* As many GPUs, each by itself, as people rent at once; and those that lie differently on their nodes, which the report
+ * says when there are too many to follow. */
+static void
+test_large (void)
+{
+  const char *unlike = "model=uniform machine=a100 tp=2 pp=3 group_order=tp,pp,dp,cp,ep micro_batches=3";
+  g_autoptr (PsiReport) near = run_flags (FALSE, "%s dp=600", unlike);
+  g_autoptr (PsiReport) far = run_flags (FALSE, "%s dp=700", unlike);
+
+  g_assert_cmpuint (plan_of (near)->warnings->len, ==, 0);
+  g_assert_cmpuint (plan_of (far)->warnings->len, ==, 1);
+  if (g_test_thorough ())
+    check_short_cuts ("model=gpt3-175b machine=h100 layers=128 tp=8 pp=16 dp=128 micro_batches=16");
+}
+
 /* More work takes longer, a faster link does not slow down, and a run repeats itself. */
 static void
 test_order (void)
@@ -274,5 +289,6 @@ main (int argc, char **argv)
   g_test_add_func ("/model/invariants/programs", test_programs);
   g_test_add_func ("/model/invariants/short-cuts", test_short_cuts);
   g_test_add_func ("/model/invariants/order", test_order);
+  g_test_add_func ("/model/invariants/large", test_large);
   return g_test_run ();
 }

@@ -70,7 +70,7 @@ static void
 collect_collectives (Rows *rows)
 {
   for (int op = 0; op < PSI_N_COLLECTIVES; op++)
-    add_row (rows, psi_collective_names[op], NULL);
+    add_row (rows, psi_collective_names[op], psi_collective_summaries[op]);
 }
 
 static void

@@ -2,7 +2,9 @@
 #include "plan.h"
 
 #include "nearest.h"
+#include "plan-check.h"
 #include "plan-file.h"
+#include "plan-precision.h"
 
 #include <string.h>
 
@@ -11,6 +13,7 @@ G_DEFINE_QUARK (psi_plan_error, psi_plan_error)
 const char *const psi_update_names[] = { "synchronous", "cyclic-v1", "cyclic-v2", NULL };
 static const char *const placement_names[] = { "separate", "shared", "stage", NULL };
 static const char *const recompute_names[] = { "none", "selective", "full", NULL };
+static const char *const vocabulary_names[] = { "no", "vocab-1", "vocab-2", "interlaced", NULL };
 static const char *const offload_names[] = { "none", "optimizer", "activations", "parameters", NULL };
 
 #define DEFAULT_STAGES 4
@@ -56,18 +59,6 @@ chosen (const PsiSettings *s, PsiKeyId key, const char *preset, const char *othe
   if (psi_settings_has (s, key))
     return psi_settings_text (s, key);
   return preset != NULL ? preset : otherwise;
-}
-
-static void assume (PsiPlan *plan, const char *format, ...) G_GNUC_PRINTF (2, 3);
-
-static void
-assume (PsiPlan *plan, const char *format, ...)
-{
-  va_list arguments;
-
-  va_start (arguments, format);
-  g_ptr_array_add (plan->assumptions, g_strdup_vprintf (format, arguments));
-  va_end (arguments);
 }
 
 static gboolean
@@ -218,7 +209,7 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
           guint n = MAX (dp, dp_is_n ? written (s, PSI_KEY_WORKERS) : 0);
 
           stages = source->is_uniform && n > 0 ? n : DEFAULT_STAGES;
-          assume (plan, "stages = %u: neither gpus, pp nor stages is written", stages);
+          psi_plan_assume (plan, "stages = %u: neither gpus, pp nor stages is written", stages);
         }
       if (stages * copies % vpp != 0)
         return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
@@ -286,7 +277,7 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   if (n == 0)
     {
       n = stages > 0 ? stages : DEFAULT_STAGES;
-      assume (plan, "%u workers: neither gpus, dp nor workers is written", n);
+      psi_plan_assume (plan, "%u workers: neither gpus, dp nor workers is written", n);
     }
   plan->stages = !source->is_uniform && pp == 1 && !plan->cyclic ? 1 : MAX (stages, 1);
   plan->dp = n;
@@ -352,7 +343,8 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
       plan->global_batch = sum;
       plan->micro_batch = plan->worker_batches[0];
       plan->micro_batches = 1;
-      assume (plan, "gradients are weighted by the samples of each worker, n_k / n; a plain mean would be wrong");
+      psi_plan_assume (plan,
+                       "gradients are weighted by the samples of each worker, n_k / n; a plain mean would be wrong");
       return TRUE;
     }
   if (plan->file != NULL)
@@ -399,64 +391,6 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
   return TRUE;
 }
 
-/* Bytes of parameters, gradients and optimizer. Mixed precision keeps an fp32 master copy beside the two moments of
- * Adam (12 bytes, K = 12 of ZeRO, arXiv 1910.02054); plain fp32 needs no master copy. */
-static void
-resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source)
-{
-  static const struct
-  {
-    const char *name;
-    double moments_bytes; /* per element, beside the master copy */
-  } optimizers[] = { { "none", 0 }, { "sgd", 0 }, { "momentum", 4 }, { "adam", 8 }, { "adam8bit", 2 }, { NULL, 0 } };
-  static const struct
-  {
-    const char *name;
-    PsiDtype dtype;
-    guint bytes;
-  } formats[] = { { "bf16", PSI_DTYPE_BF16, 2 },
-                  { "fp16", PSI_DTYPE_FP16, 2 },
-                  { "fp32", PSI_DTYPE_FP32, 4 },
-                  { "fp8", PSI_DTYPE_FP8, 2 },
-                  { "mxfp8", PSI_DTYPE_MXFP8, 2 },
-                  { "nvfp4", PSI_DTYPE_NVFP4, 2 },
-                  { NULL, 0, 0 } };
-  const char *precision = psi_settings_text (s, PSI_KEY_PRECISION);
-  const char *optimizer = chosen (s, PSI_KEY_OPTIMIZER, NULL, source->is_uniform ? "none" : "adam");
-  const char *gradient = chosen (s, PSI_KEY_GRAD_DTYPE, NULL, NULL);
-  guint p = 0, o = 0, g = 0;
-
-  while (strcmp (formats[p].name, precision) != 0)
-    p++;
-  while (strcmp (optimizers[o].name, optimizer) != 0)
-    o++;
-  plan->dtype = formats[p].dtype;
-  plan->parameter_bytes_each = formats[p].bytes;
-  guint held = plan->memory->gradient_bytes[plan->dtype == PSI_DTYPE_FP16];
-  plan->gradient_bytes_each = formats[p].bytes == 4 ? 4 : MIN (held, 4);
-  if (gradient != NULL)
-    {
-      while (strcmp (formats[g].name, gradient) != 0)
-        g++;
-      plan->gradient_bytes_each = formats[g].bytes;
-    }
-  if (formats[p].bytes < 4 && !source->is_uniform)
-    plan->extra_gradient_bytes_each = (gradient == NULL ? held - MIN (held, 4) : 0) +
-                                      (plan->micro_batches > 1 ? plan->memory->autograd_gradient_bytes : 0) +
-                                      (plan->dp > 1 ? plan->memory->bucket_copy_bytes : 0);
-  plan->has_optimizer = o > 0;
-  if (plan->memory->plain_optimizer && !source->is_uniform)
-    plan->optimizer_bytes_each = optimizers[o].moments_bytes * plan->parameter_bytes_each / 4;
-  else
-    plan->optimizer_bytes_each = optimizers[o].moments_bytes + (o > 0 && plan->parameter_bytes_each < 4 ? 4 : 0);
-  /* Each state is read and written, the gradient read, the parameter written. */
-  plan->optimizer_traffic_each =
-      o > 0 ? 2 * plan->optimizer_bytes_each + plan->gradient_bytes_each + 2 * plan->parameter_bytes_each : 0;
-  if (!source->is_uniform)
-    assume (plan, "%s: %u bytes per parameter, %u per gradient, %g of optimizer state (%s)", precision,
-            plan->parameter_bytes_each, plan->gradient_bytes_each, plan->optimizer_bytes_each, optimizer);
-}
-
 /* Megatron trains its gpt, bert and t5 with hidden_dropout = attention_dropout = 0.1 unless told otherwise. */
 static void
 resolve_dropout (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source)
@@ -468,7 +402,7 @@ resolve_dropout (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
       !g_strv_contains (families, source->dimensions->family))
     return;
   plan->dropout = MEGATRON_DROPOUT;
-  assume (plan, "dropout = %g, the framework's default", plan->dropout);
+  psi_plan_assume (plan, "dropout = %g, the framework's default", plan->dropout);
 }
 
 /* "flash-2", or "flash": the framework's. */
@@ -501,8 +435,26 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
               "'%" G_GINT64_FORMAT "' goes with schedule 'auto' only", plan->in_flight);
       return NULL;
     }
+  plan->vocabulary = (PsiVocabulary) index_of (vocabulary_names, psi_settings_text (s, PSI_KEY_VOCAB_PARALLEL));
+  if (plan->vocabulary != PSI_VOCABULARY_ENDS &&
+      (plan->schedule != &psi_schedule_1f1b || plan->pp == 1 || source->family == NULL ||
+       source->family->build == NULL || source->dimensions->vocab == 0 || psi_settings_has (s, PSI_KEY_PARTITION)))
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VOCAB_PARALLEL),
+              "'%s' goes with schedule '1f1b', pp > 1, a model with a vocabulary, and cuts it evenly",
+              vocabulary_names[plan->vocabulary]);
+      return NULL;
+    }
   plan->recompute = (PsiRecompute) index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
   plan->offload = (PsiOffload) index_of (offload_names, psi_settings_text (s, PSI_KEY_OFFLOAD));
+  plan->offload_layers =
+      psi_settings_has (s, PSI_KEY_OFFLOAD_LAYERS) ? (guint) psi_settings_count (s, PSI_KEY_OFFLOAD_LAYERS) : G_MAXUINT;
+  if (psi_settings_has (s, PSI_KEY_OFFLOAD_LAYERS) && plan->offload != PSI_OFFLOAD_ACTIVATIONS)
+    {
+      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_OFFLOAD_LAYERS),
+              "'%u' goes with offload 'activations' only", plan->offload_layers);
+      return NULL;
+    }
   plan->recompute_every = (guint) psi_settings_count (s, PSI_KEY_RECOMPUTE_EVERY);
   plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "math") != 0;
   plan->flash_generation = flash_generation (plan, psi_settings_text (s, PSI_KEY_ATTENTION));
@@ -526,14 +478,9 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
               "'%u' does not divide dp x cp = %u", plan->shard_group, plan->dp * plan->cp);
       return NULL;
     }
-  if (plan->zero > 0 && (plan->parameter_server || (plan->cyclic && (plan->zero != 3 || plan->by_stage ||
-                                                                     plan->placement != PSI_PLACEMENT_SEPARATE ||
-                                                                     plan->update != PSI_UPDATE_CYCLIC_V2))))
-    {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
-              "'%u' does not go with this plan (cyclic plans: 3, by cdp-zero)", plan->zero);
-      return NULL;
-    }
+  if (!psi_plan_check_zero (plan, s, error))
+    return NULL;
+  psi_plan_note_workers (plan, s);
   if (plan->zero > 0 && plan->schedule->copies > 1)
     {
       refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
@@ -552,14 +499,15 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
               "'yes' needs all gradients at once; cyclic plans update stage by stage");
       return NULL;
     }
-  resolve_precision (plan, s, source);
+  plan->fsdp = plan->zero == 3 && plan->memory->fsdp > 0 && !plan->cyclic && !source->is_uniform;
+  psi_plan_resolve_precision (plan, s, source);
   plan->bucket_bytes = psi_settings_has (s, PSI_KEY_BUCKET) ? psi_settings_count (s, PSI_KEY_BUCKET)
                        : plan->megatron
                            ? MAX (MEGATRON_BUCKET_ELEMENTS, 1000000 * (gint64) plan->dp) * plan->gradient_bytes_each
                            : PYTORCH_BUCKET_BYTES;
   if (plan->dp > 1 && !source->is_uniform && plan->zero < 3)
-    assume (plan, "gradients are summed in buckets of %.4g MiB%s", (double) plan->bucket_bytes / 1048576.0,
-            plan->overlap_grads ? " while the backward runs" : " after the backward");
+    psi_plan_assume (plan, "gradients are summed in buckets of %.4g MiB%s", (double) plan->bucket_bytes / 1048576.0,
+                     plan->overlap_grads ? " while the backward runs" : " after the backward");
   return g_steal_pointer (&plan);
 }
 
@@ -592,5 +540,7 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .memory = plan->memory,
                         .fused_loss = plan->fused_loss,
                         .dropout = plan->dropout > 0,
+                        .vocabulary_shards = plan->vocabulary != PSI_VOCABULARY_ENDS ? plan->pp : 0,
+                        .vocabulary_live = plan->vocabulary == PSI_VOCABULARY_INTERLACED ? 1 : 2,
                         .loss_chunks = plan->loss_chunks };
 }

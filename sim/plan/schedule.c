@@ -100,6 +100,7 @@ psi_schedule_free (PsiSchedule *schedule)
   g_free (schedule->start_ps);
   g_free (schedule->start_token);
   g_free (schedule->stale);
+  g_free (schedule->owner);
   g_free (schedule->first_use_ps);
   g_free (schedule->lifetime_ps);
   g_free (schedule->forward_ps);

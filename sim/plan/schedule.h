@@ -67,6 +67,7 @@ typedef struct
   gboolean one_worker; /* every rank works for one worker only */
   gint64 *start_ps;    /* [worker] virtual start of its step 0, from that of worker 0; ascending */
   guint *start_token;  /* [worker] token of worker i - 1 whose end is the first not before that (one rank per worker) */
+  guint *owner;        /* [part] the first worker to use a new version */
   guint8 *stale;       /* [worker * n_parts + part]: 1 = uses the previous step's parameters */
   gint64 *first_use_ps; /* [worker * n_parts + part]: virtual start of its first forward of that part, from step 0 */
   gint64 *lifetime_ps;  /* [part] from the start of a worker's first forward to the end of its last backward */
@@ -105,6 +106,15 @@ typedef enum
   PSI_PLACEMENT_STAGE     /* one GPU for each stage */
 } PsiPlacement;
 
+/* Embedding and head split over the pipeline: how the ranks agree on the softmax. */
+typedef enum
+{
+  PSI_VOCABULARY_ENDS, /* not split: first and last rank have them */
+  PSI_VOCABULARY_TWO_BARRIERS,
+  PSI_VOCABULARY_ONE_BARRIER,
+  PSI_VOCABULARY_INTERLACED /* all ranks at once */
+} PsiVocabulary;
+
 /* What a schedule file needs to know to write its order. */
 typedef struct
 {
@@ -112,6 +122,7 @@ typedef struct
   guint chunks;         /* model parts per rank */
   gint64 micro_batches; /* per step and replica (cyclic: per worker) */
   gboolean keeps_all;   /* all forwards before the first backward */
+  PsiVocabulary vocabulary;
   /* cyclic only */
   guint workers, stages;
   PsiPlacement placement;

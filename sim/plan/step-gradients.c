@@ -24,7 +24,7 @@
 typedef struct
 {
   gint64 dense_bytes, expert_bytes;           /* gradients */
-  gint64 dense_parameters, expert_parameters; /* bytes of parameters */
+  gint64 dense_parameters, expert_parameters; /* bytes of parameters that an update changes */
   double elements, expert_elements;           /* trainable */
 } LayerWork;
 
@@ -32,10 +32,9 @@ static void
 add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, LayerWork *work)
 {
   const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
-  gint64 elements = kind->parameter_bytes > 0 ? kind->parameter_bytes / 2 : kind->parameters;
-  double experts = kind->parameters > 0 ? (double) kind->expert_parameters / (double) kind->parameters : 0;
-  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind),
-         parameter_bytes = psi_layer_parameter_bytes (step, kind);
+  gint64 elements = psi_layer_trained (kind);
+  double experts = elements > 0 ? (double) psi_layer_trained_experts (kind) / (double) elements : 0;
+  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind), parameter_bytes = psi_layer_trained_bytes (step, kind);
   gint64 routed = (gint64) (experts * (double) gradient_bytes);
 
   work->expert_bytes += routed;
@@ -43,8 +42,8 @@ add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, Layer
   routed = (gint64) (experts * (double) parameter_bytes);
   work->expert_parameters += routed;
   work->dense_parameters += parameter_bytes - routed;
-  work->elements += (1 - experts) * (double) elements * kind->trainable_fraction;
-  work->expert_elements += experts * (double) elements * kind->trainable_fraction;
+  work->elements += (1 - experts) * (double) elements;
+  work->expert_elements += experts * (double) elements;
 }
 
 /* Bytes of gradients on the wire. */
@@ -68,7 +67,7 @@ wire_bytes (const PsiStep *step, gint64 bytes)
 PsiOpId
 psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
 {
-  PsiTime time_ps = step->plan->offload == PSI_OFFLOAD_OPTIMIZER
+  PsiTime time_ps = psi_step_updates_on_host (step)
                         ? psi_step_offload_optimizer_ps (step, elements)
                         : psi_step_memory_time_ps (step, elements * step->plan->optimizer_traffic_each);
   PsiOpId op = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_model (step)->is_uniform ? 0 : time_ps,
@@ -79,12 +78,23 @@ psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
 }
 
 void
-psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last)
+psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer, gboolean is_first,
+                            PsiOpId first, PsiOpId last)
 {
+  const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
+  gboolean sums = step->plan->fsdp && step->plan->pp > 1;
   LayerWork work = { 0 };
 
   add_layer_work (step, rank, layer, &work);
   gint64 bytes = work.dense_bytes + work.expert_bytes;
+  /* FSDP under a pipeline sums whole gradients until the last micro-batch. */
+  if (sums && psi_step_group_size (step, PSI_DIMENSION_SHARD) > 1)
+    {
+      if (is_first)
+        psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
+      if (!psi_step_is_last_use (step, rank, token))
+        return;
+    }
   PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER,
                                        PSI_DIMENSION_SHARD, wire_bytes (step, work.dense_bytes), PSI_TRAFFIC_GRADIENTS);
   PsiOpId routed =
@@ -113,7 +123,10 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
     psi_program_after (rank->program, dense, last, 0);
   if (routed != PSI_OP_NONE)
     psi_program_after (rank->program, routed, last, 0);
-  psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
+  /* The head's gradient comes after the loss is through with the logits. */
+  gboolean late = step->plan->fsdp && kind->never_recomputed;
+  if (!sums)
+    psi_program_delta (rank->program, late ? last : first, late, PSI_MEMORY_GRADIENTS, bytes);
   psi_program_delta (rank->program, end, TRUE, PSI_MEMORY_GRADIENTS, -bytes);
   rank->ready[layer] = end;
 }
@@ -154,7 +167,8 @@ psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, con
 
   if (plan->cyclic || plan->parameter_server || step->schedule->places != NULL)
     return 0;
-  if (plan->zero < 2 && (!plan->overlap_grads || !is_last (step, rank, token)))
+  gboolean each_time = plan->zero >= 2 && (!plan->fsdp || plan->pp == 1);
+  if (!each_time && ((plan->zero < 2 && !plan->overlap_grads) || !is_last (step, rank, token)))
     return 0;
   add_layer_work (step, rank, layer, &work);
   return psi_step_collective_alone_ps (step, rank, PSI_STREAM_GRADIENTS, op,
@@ -311,12 +325,12 @@ add_tied (PsiStep *step, PsiStepRank *rank, GArray *buckets)
   const PsiModel *model = rank->shape->model;
   guint last_part = step->partition.n_parts - 1;
 
-  if (model->tied_parameters == 0 || last_part == 0 || step->schedule->places != NULL)
+  if (psi_step_tied_trained (model) == 0 || last_part == 0 || step->schedule->places != NULL)
     return;
   PsiStepRank *first = psi_step_rank_of_part (step, rank, 0, 0),
               *last = psi_step_rank_of_part (step, rank, last_part, 0);
   PsiStepRank *other = rank == first ? last : rank == last ? first : NULL;
-  gint64 bytes = model->tied_parameters * plan->gradient_bytes_each;
+  gint64 bytes = psi_step_tied_trained (model) * plan->gradient_bytes_each;
   guint layer = rank == first ? 0 : model->layers->len - 1;
 
   if (other == NULL || other == rank || plan->parameter_server)

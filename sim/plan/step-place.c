@@ -164,6 +164,37 @@ port_for (PsiStep *step, const char *key, gboolean channel)
   return GPOINTER_TO_UINT (found) - 1;
 }
 
+#define FEW 32 /* ports or calls that are looked through one by one */
+
+/* The slot under which the rank knows a port, or -1. */
+static int
+known_slot (PsiStepRank *rank, const GArray *ports, PsiPortId port)
+{
+  if (rank->slot_index != NULL)
+    return GPOINTER_TO_INT (g_hash_table_lookup (rank->slot_index, GUINT_TO_POINTER (port))) - 1;
+  for (guint slot = 0; slot < ports->len; slot++)
+    if (g_array_index (ports, PsiPortId, slot) == port)
+      return (int) slot;
+  return -1;
+}
+
+static void
+index_slots (PsiStepRank *rank, const GArray *ports)
+{
+  guint first = ports->len - 1;
+
+  if (ports->len <= FEW)
+    return;
+  if (rank->slot_index == NULL)
+    {
+      rank->slot_index = g_hash_table_new (NULL, NULL);
+      first = 0;
+    }
+  for (guint slot = first; slot < ports->len; slot++)
+    g_hash_table_insert (rank->slot_index, GUINT_TO_POINTER (g_array_index (ports, PsiPortId, slot)),
+                         GUINT_TO_POINTER (slot + 1));
+}
+
 /* The slot under which the rank knows a port; binds it, and adds its links to the port's path, at first sight. */
 static guint
 slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, const PsiRoute *route)
@@ -171,10 +202,12 @@ slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, const PsiRoute *rout
   GArray *ports = psi_world_rank (step->world, rank->id)->ports;
   gboolean own_adapter = !psi_topology_has (&step->topology, PSI_LEVEL_ADAPTER);
 
-  for (guint slot = 0; slot < ports->len; slot++)
-    if (g_array_index (ports, PsiPortId, slot) == port)
-      return slot;
+  int known = known_slot (rank, ports, port);
+
+  if (known >= 0)
+    return (guint) known;
   psi_world_bind (step->world, rank->id, ports->len, port);
+  index_slots (rank, ports);
   for (guint tier = 0; tier < 4; tier++)
     {
       gboolean outward = tier == PSI_TIER_INTRA_OUT || tier == PSI_TIER_INTER_OUT;
@@ -402,7 +435,15 @@ static const struct
 static const Call *
 find_call (const PsiStepRank *rank, const CallKey *key)
 {
-  for (guint i = 0; rank->calls != NULL && i < rank->calls->len; i++)
+  guint n = rank->calls != NULL ? rank->calls->len : 0;
+
+  if (rank->call_index != NULL)
+    {
+      guint found = GPOINTER_TO_UINT (g_hash_table_lookup (rank->call_index, key));
+
+      return found > 0 ? &g_array_index (rank->calls, Call, found - 1) : NULL;
+    }
+  for (guint i = 0; i < n; i++)
     {
       const Call *call = &g_array_index (rank->calls, Call, i);
 
@@ -412,6 +453,41 @@ find_call (const PsiStepRank *rank, const CallKey *key)
   return NULL;
 }
 
+static guint
+call_hash (gconstpointer key)
+{
+  const guint32 *words = key;
+  guint hash = 0;
+
+  for (gsize i = 0; i < sizeof (CallKey) / sizeof *words; i++)
+    hash = (hash ^ words[i]) * 0x9e3779b1u;
+  return hash ^ hash >> 15;
+}
+
+static gboolean
+call_equal (gconstpointer a, gconstpointer b)
+{
+  return memcmp (a, b, sizeof (CallKey)) == 0;
+}
+
+static const Call *
+add_call (PsiStepRank *rank, const Call *call)
+{
+  if (rank->calls == NULL)
+    rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
+  guint first = rank->calls->len;
+  g_array_append_vals (rank->calls, call, 1);
+  if (rank->calls->len > FEW && rank->call_index == NULL)
+    {
+      rank->call_index = g_hash_table_new_full (call_hash, call_equal, g_free, NULL);
+      first = 0;
+    }
+  for (guint i = first; i < rank->calls->len && rank->call_index != NULL; i++)
+    g_hash_table_insert (rank->call_index, g_memdup2 (&g_array_index (rank->calls, Call, i).key, sizeof (CallKey)),
+                         GUINT_TO_POINTER (i + 1));
+  return &g_array_index (rank->calls, Call, rank->calls->len - 1);
+}
+
 /* The same, and if it is the first of its kind it is noted. NULL if nothing is sent. */
 static const Call *
 know_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
@@ -419,19 +495,10 @@ know_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
   const Call *known = find_call (rank, key);
   Target target = { .alone_ps = 0 };
 
-  if (known != NULL)
+  if (known != NULL || !call_kinds[key->kind].target (step, rank, key, &target))
     return known;
-  if (!call_kinds[key->kind].target (step, rank, key, &target))
-    return NULL;
-  Call call = { .key = *key,
-                .slot = slot_for (step, rank, target.port, &target.route),
-                .transfer = target.transfer,
-                .alone_ps = target.alone_ps };
-
-  if (rank->calls == NULL)
-    rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
-  g_array_append_val (rank->calls, call);
-  return &g_array_index (rank->calls, Call, rank->calls->len - 1);
+  const Call call = { *key, slot_for (step, rank, target.port, &target.route), target.transfer, target.alone_ps };
+  return add_call (rank, &call);
 }
 
 /* Append the op of a call to the rank's program. */
@@ -493,7 +560,6 @@ psi_step_collective_alone_ps (PsiStep *step, PsiStepRank *rank, guint stream, Ps
 {
   const CallKey key = { bytes, CALL_COLLECTIVE, stream, op, dimension, 0, traffic };
   const Call *call = know_call (step, rank, &key);
-
   return call != NULL ? call->alone_ps : 0;
 }
 

@@ -84,6 +84,7 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
                              .backward_ps = backward_ps,
                              .weight_ps = weight_ps,
                              .transfer_ps = boundary_time_ps (step, shape->model),
+                             .vocabulary = plan->vocabulary,
                              .in_flight = plan->in_flight,
                              .kept_bytes = kept_bytes,
                              .late_bytes = late_bytes };
@@ -104,8 +105,8 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
 
 #define MOST_RANKS 1048576
 #define MOST_OPS 6000000       /* of all programs: 300 bytes each */
-#define MOST_RANK_OPS 20000000 /* of all ranks: 80 bytes each */
-#define MOST_UNLIKE_GPUS 4096  /* beyond, replicas count as equal even if only some cross nodes */
+#define MOST_RANK_OPS 64000000 /* of all ranks: 80 bytes each */
+#define MOST_UNLIKE_GPUS 4096  /* beyond, replicas count as equal even if only some cross nodes; the report says so */
 
 /* One class of ranks for all replicas when they are equal; one for each worker when their batches differ; root and
  * others of a parameter server; every GPU by itself when the user asks, or singles one out. */
@@ -116,9 +117,17 @@ count_classes (PsiStep *step)
 
   if (plan->cyclic || plan->keeps_all || psi_step_lists_are_workers (step))
     return 1;
-  if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
-      psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0 ||
-      (step->gpus <= MOST_UNLIKE_GPUS && !psi_step_replicas_alike (step)))
+  gboolean one_by_one =
+      !psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
+      psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0;
+  if (!one_by_one && !psi_step_replicas_alike (step))
+    {
+      one_by_one = step->gpus <= MOST_UNLIKE_GPUS;
+      step->warning = one_by_one ? NULL
+                                 : "replicas lie differently on their nodes and are counted as equal to the first "
+                                   "(collapse = no follows every GPU)";
+    }
+  if (one_by_one)
     return plan->parameter_server ? MAX (plan->dp, 1) : plan->dp * plan->tp * plan->cp;
   if (plan->worker_batches != NULL)
     return plan->dp;
@@ -461,6 +470,8 @@ psi_step_free (PsiStep *step)
       g_clear_pointer (&rank->uses, g_array_unref);
       g_clear_pointer (&rank->gathers, g_array_unref);
       g_clear_pointer (&rank->calls, g_array_unref);
+      g_clear_pointer (&rank->call_index, g_hash_table_unref);
+      g_clear_pointer (&rank->slot_index, g_hash_table_unref);
       g_clear_pointer (&rank->sends, g_array_unref);
       g_free (rank->first_use);
       g_free (rank->ready);

@@ -8,6 +8,7 @@
  *   step-links.c      links that GPUs share
  *   step-pieces.c     work of a layer and collectives between and beside it
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
+ *   step-gather.c     sharded parameters for a pass
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
@@ -121,16 +122,17 @@ struct _PsiStepRank
 
   /* Filled while tokens are walked; by psi_token_index(). */
   PsiOpId *forward_first, *forward_last, *backward_first, *backward_last;
-  GArray *marks;      /* of PsiOpId: last op of each token, in list order */
-  GArray *sends;      /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
-  GArray *receives;   /* of PsiGate: boundary receives, gated by an earlier token */
-  GArray *uses;       /* of PsiOpId: last op of each use of gathered parameters, in order */
-  GArray *gathers;    /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
-  GArray *calls;      /* step-place.c: collectives and messages made before, with their slot and transfer */
-  PsiOpId *first_use; /* [layers] first op of the step that reads the layer's parameters */
-  PsiOpId *ready;     /* [layers] last op of the step that adds to the layer's gradients */
-  PsiOpId *update;    /* [parts] cyclic: the update this rank makes */
-  guint group_start[PSI_MAX_STREAMS]; /* stream lengths before the first token of a group of overlapped ones */
+  GArray *marks;    /* of PsiOpId: last op of each token, in list order */
+  GArray *sends;    /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
+  GArray *receives; /* of PsiGate: boundary receives, gated by an earlier token */
+  GArray *uses;     /* of PsiOpId: last op of each use of gathered parameters, in order */
+  GArray *gathers;  /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
+  GArray *calls;    /* step-place.c: collectives and messages made before, with their slot and transfer */
+  GHashTable *call_index, *slot_index; /* step-place.c: where to find them, and ports, if they are many */
+  PsiOpId *first_use;                  /* [layers] first op of the step that reads the layer's parameters */
+  PsiOpId *ready;                      /* [layers] last op of the step that adds to the layer's gradients */
+  PsiOpId *update;                     /* [parts] cyclic: the update this rank makes */
+  guint group_start[PSI_MAX_STREAMS];  /* stream lengths before the first token of a group of overlapped ones */
 };
 
 /* An op that may not begin before number `position` of a list (marks or uses) is over; negative: of the step before. */
@@ -153,6 +155,7 @@ typedef struct _PsiStep
   GArray *infos; /* of PsiTransferInfo, by PsiTransferId */
   PsiStepRank *ranks;
   guint n_ranks, n_classes; /* ranks = lists x classes */
+  const char *warning;      /* for the report, or NULL */
   guint gpus, strides[4];   /* strides of tp, cp, dp, pp in GPU numbers */
   PsiTopology topology;
   GHashTable *shared_links; /* level, domain and direction -> PsiLinkId + 1 */
@@ -306,13 +309,25 @@ void psi_step_close_gates (PsiStepRank *rank);
 /* The rank that works on a part for a micro-batch, in the replica of `like`. */
 PsiStepRank *psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch);
 
+/* step-gather.c */
+/* Gather a layer's parameters for a use; PSI_OP_NONE if they are there. */
+PsiOpId psi_step_gather (PsiStep *step, PsiStepRank *rank, guint layer, gboolean forward);
+/* The use, ops `first` .. `last` of the token, is over. */
+void psi_step_end_use (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer, PsiOpId gathered,
+                       PsiOpId first, PsiOpId last);
+/* Is a layer's gathered copy kept from one use to the next? */
+gboolean psi_step_stays_gathered (const PsiStep *step, const PsiLayerKind *kind);
+/* Is the token the last of the rank's step that works on its part? */
+gboolean psi_step_is_last_use (const PsiStep *step, const PsiStepRank *rank, const PsiToken *token);
+
 /* step-gradients.c */
 /* The end of a rank's step: reduce, clip, update, share. */
 void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
-/* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops. */
-void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last);
-/* Collectives of a layer's gradients that run beside that backward of it: their time on an idle machine.
- */
+/* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops; `is_first`: of the
+ * step. */
+void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer,
+                                 gboolean is_first, PsiOpId first, PsiOpId last);
+/* Collectives of a layer's gradients that run beside that backward of it: their time on an idle machine. */
 PsiTime psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, const PsiToken *token);
 /* reduce_every: gradients of a part that are summed in the middle of the step, called after each of its backwards. */
 void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
@@ -330,6 +345,12 @@ guint psi_step_versions (const PsiStep *step, guint part);
 /* step-state.c */
 gint64 psi_layer_parameter_bytes (const PsiStep *step, const PsiLayerKind *kind);
 gint64 psi_layer_gradient_bytes (const PsiStep *step, const PsiLayerKind *kind);
+/* Elements, and bytes of parameters, that an update changes; those of experts alone. */
+gint64 psi_layer_trained (const PsiLayerKind *kind);
+gint64 psi_layer_trained_experts (const PsiLayerKind *kind);
+gint64 psi_layer_trained_bytes (const PsiStep *step, const PsiLayerKind *kind);
+/* Elements of the tensor that first and last layer share, as far as they are trained. */
+gint64 psi_step_tied_trained (const PsiModel *model);
 void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
 
 /* step-pass.c: what the forward of a layer keeps for its backward */
@@ -338,7 +359,10 @@ gint64 psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint
 /* step-offload.c: time of an update in the host; time that a layer's pass waits for the host beyond its own work; bytes
  * that are not on the GPU after all */
 PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
-PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, gint64 kept_bytes, PsiTime work_ps);
+PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, guint layer, gint64 kept_bytes,
+                                   PsiTime work_ps);
+gboolean psi_step_updates_on_host (const PsiStep *step);
+gboolean psi_step_offloads_activations (const PsiStep *step, guint layer);
 void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
 
 /* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take

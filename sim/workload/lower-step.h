@@ -23,3 +23,7 @@ gboolean psi_lower_is_work (const PsiKernel *kernel);
 /* Note in the segments which collectives of the tensor-parallel group run beside which kernels, as the framework does
  * it. `first_weights`: where the kernels of each step's weight half begin. */
 void psi_lower_overlap (const PsiLower *lower, PsiLayerKind *kind, const guint *first_weights);
+
+/* The kernels that selective recompute runs again, as one run of the kind's list: those of the forward if they are
+ * neighbours, else copies behind all others. */
+void psi_lower_emit_core (const PsiLower *lower, PsiLayerKind *kind, const guint *first_kernels);
