@@ -32,6 +32,43 @@ fit_waits (PsiTimeSplit *split, PsiTime period_ps)
 }
 
 void
+psi_account_op (const PsiProgram *program, const PsiOp *op, const PsiOpTimes *times, const PsiOpWait *wait,
+                PsiTime free_ps, double scale, PsiTimeSplit *split)
+{
+  PsiTime moving_ps = 0, served_ps = 0;
+
+  /* Waiting for an op of another stream of this rank. */
+  if (wait->post_ps > free_ps)
+    {
+      if (wait->released_by != PSI_OP_NONE)
+        {
+          const PsiOp *before = psi_program_op (program, wait->released_by);
+
+          moving_ps = wait->post_ps - CLAMP (wait->before_ps, free_ps, wait->post_ps);
+          split->moving_ps[before->tag] += moving_ps;
+          if (before->kind == PSI_OP_SERVE)
+            served_ps = CLAMP ((PsiTime) ((double) before->cost_ps * scale), 0, wait->post_ps - free_ps - moving_ps);
+          split->busy_ps[before->tag] += served_ps;
+        }
+      split->still_ps += wait->post_ps - free_ps - moving_ps - served_ps;
+    }
+  if (op->kind == PSI_OP_WORK)
+    split->busy_ps[op->tag] += times->end_ps - times->start_ps;
+  else if (op->kind == PSI_OP_SERVE)
+    {
+      split->still_ps += times->start_ps - wait->post_ps;
+      split->busy_ps[op->tag] += times->end_ps - times->start_ps;
+    }
+  else
+    {
+      /* Waiting for partners, then for the bytes. */
+      moving_ps = times->end_ps - CLAMP (wait->moving_ps, wait->post_ps, times->end_ps);
+      split->moving_ps[op->tag] += moving_ps;
+      split->still_ps += times->end_ps - wait->post_ps - moving_ps;
+    }
+}
+
+void
 psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiTimeSplit *ret_split)
 {
   const PsiProgram *program = psi_world_rank (world, rank)->program;
@@ -40,41 +77,18 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
   guint n = program->streams[0]->len;
 
   memset (ret_split, 0, sizeof *ret_split);
-  if (n == 0)
+  if (run->splits != NULL)
+    *ret_split = run->splits[rank];
+  else if (n == 0)
+    ret_split->still_ps = run->period_ps;
+  else
     {
-      ret_split->still_ps = run->period_ps;
-      return;
+      for (guint i = 0; i < n; i++)
+        psi_account_op (program, &g_array_index (program->streams[0], PsiOp, i), &times[i], &waits[i],
+                        i > 0 ? times[i - 1].end_ps : times[n - 1].end_ps - run->period_ps,
+                        psi_world_rank (world, rank)->scale, ret_split);
+      fit_waits (ret_split, run->period_ps);
     }
-  PsiTime free_ps = times[n - 1].end_ps - run->period_ps;
-  for (guint i = 0; i < n; i++)
-    {
-      const PsiOp *op = &g_array_index (program->streams[0], PsiOp, i);
-      const PsiOpTimes *t = &times[i];
-      const PsiOpWait *wait = &waits[i];
-      PsiTime moving_ps = 0;
-
-      /* Waiting for an op of another stream of this rank. */
-      if (wait->post_ps > free_ps)
-        {
-          if (wait->released_by != PSI_OP_NONE)
-            {
-              moving_ps = wait->post_ps - CLAMP (wait->before_ps, free_ps, wait->post_ps);
-              ret_split->moving_ps[psi_program_op (program, wait->released_by)->tag] += moving_ps;
-            }
-          ret_split->still_ps += wait->post_ps - free_ps - moving_ps;
-        }
-      if (op->kind == PSI_OP_WORK)
-        ret_split->busy_ps[op->tag] += t->end_ps - t->start_ps;
-      else
-        {
-          /* Waiting for partners, then for the bytes. */
-          moving_ps = t->end_ps - CLAMP (wait->moving_ps, wait->post_ps, t->end_ps);
-          ret_split->moving_ps[op->tag] += moving_ps;
-          ret_split->still_ps += t->end_ps - wait->post_ps - moving_ps;
-        }
-      free_ps = t->end_ps;
-    }
-  fit_waits (ret_split, run->period_ps);
 }
 
 void
@@ -91,7 +105,8 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
         for (guint32 d = op->first_delta; d != CHAIN_END;)
           {
             const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
-            PsiLevelEvent event = { (delta->at_end ? times->end_ps : times->start_ps) + op->shift * run->period_ps,
+            PsiLevelEvent event = { (delta->at_end ? times->end_ps : times->start_ps) +
+                                        op->shift * psi_run_fold_ps (run, rank),
                                     delta->bytes * weight, delta->memory_class };
 
             g_array_append_val (events, event);
@@ -100,24 +115,50 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
       }
 }
 
-static int
-compare_falls_first (gconstpointer a, gconstpointer b)
+/* Is x before y? At one instant either all that rises or all that falls comes first. */
+static inline gboolean
+is_before (const PsiLevelEvent *x, const PsiLevelEvent *y, gboolean rises_first)
 {
-  const PsiLevelEvent *x = a, *y = b;
-
   if (x->time_ps != y->time_ps)
-    return x->time_ps < y->time_ps ? -1 : 1;
-  return (x->bytes > 0) - (y->bytes > 0);
+    return x->time_ps < y->time_ps;
+  return rises_first ? x->bytes > 0 && y->bytes <= 0 : x->bytes <= 0 && y->bytes > 0;
 }
 
-static int
-compare_rises_first (gconstpointer a, gconstpointer b)
+/* Stable merge sort of runs that are sorted already: ops of a stream come in the order of time. */
+static void
+sort_events (PsiLevelEvent *events, guint n, gboolean rises_first)
 {
-  const PsiLevelEvent *x = a, *y = b;
+  g_autofree PsiLevelEvent *spare = g_new (PsiLevelEvent, n);
+  g_autofree guint *begins = g_new (guint, n + 1);
+  PsiLevelEvent *from = events, *to = spare;
+  guint n_runs = 0;
 
-  if (x->time_ps != y->time_ps)
-    return x->time_ps < y->time_ps ? -1 : 1;
-  return (y->bytes > 0) - (x->bytes > 0);
+  for (guint i = 0; i < n; i++)
+    if (i == 0 || is_before (&events[i], &events[i - 1], rises_first))
+      begins[n_runs++] = i;
+  begins[n_runs] = n;
+  while (n_runs > 1)
+    {
+      guint merged = 0;
+
+      for (guint r = 0; r < n_runs; r += 2)
+        {
+          guint i = begins[r], middle = begins[r + 1], end = begins[MIN (r + 2, n_runs)], j = middle, k = i;
+
+          begins[merged++] = i;
+          while (i < middle && j < end)
+            to[k++] = is_before (&from[j], &from[i], rises_first) ? from[j++] : from[i++];
+          memcpy (to + k, from + i, (middle - i) * sizeof *to);
+          memcpy (to + k + (middle - i), from + j, (end - j) * sizeof *to);
+        }
+      begins[merged] = n;
+      n_runs = merged;
+      PsiLevelEvent *swap = from;
+      from = to;
+      to = swap;
+    }
+  if (from != events)
+    memcpy (events, from, n * sizeof *events);
 }
 
 void
@@ -141,7 +182,7 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
       level[event[i].level] -= q * event[i].bytes;
     }
   if (events->len > 0)
-    qsort (event, events->len, sizeof *event, rises_first ? compare_rises_first : compare_falls_first);
+    sort_events (event, events->len, rises_first);
   for (guint c = 0; c < PSI_MAX_CLASSES; c++)
     {
       sum += level[c];
@@ -222,7 +263,7 @@ chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
       {
         const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
 
-        if (psi_program_op (program, dep->op)->kind == PSI_OP_WORK)
+        if (psi_op_is_work (psi_program_op (program, dep->op)))
           return 0;
         d = dep->next;
       }
@@ -264,7 +305,7 @@ number_messages (Chain *chain, PsiRankId rank)
           GArray **sends = &chain->sends[chain->first_slot[rank] + op->slot];
           PsiOpId id = PSI_OP_ID (s, i);
 
-          *nth++ = op->kind == PSI_OP_WORK ? 0 : counts[which * n_slots + op->slot]++;
+          *nth++ = psi_op_is_work (op) ? 0 : counts[which * n_slots + op->slot]++;
           if (op->kind != PSI_OP_SEND)
             continue;
           if (*sends == NULL)
@@ -337,7 +378,7 @@ chain_of (Chain *chain, PsiRankId rank, PsiOpId id)
   const PsiOp *op = psi_program_op (psi_world_rank (chain->world, rank)->program, id);
   gint32 *known = &chain->chain[op_index (chain, rank, id)];
 
-  if (op->kind == PSI_OP_WORK)
+  if (psi_op_is_work (op))
     return 0;
   if (*known >= 0)
     return (guint) *known;

@@ -6,17 +6,10 @@
 
 #include "psi-run.h"
 
-#define PSI_MAX_TAGS 64
-
-/* One rank's period on its stream 0. The parts add up to the period exactly (work that takes longer, as only jitter
- * makes it, excepted). */
-typedef struct
-{
-  PsiTime busy_ps[PSI_MAX_TAGS];   /* work, by tag */
-  PsiTime moving_ps[PSI_MAX_TAGS]; /* waiting for bytes on a link, by the tag of the message */
-  PsiTime still_ps;                /* waiting for another rank */
-} PsiTimeSplit;
-
+/* Add an op of stream 0, before which the stream was free since free_ps. A turn at a desk is work that is done for the
+ * rank, as if by itself (`scale`: the rank's); the wait for it is not. */
+void psi_account_op (const PsiProgram *program, const PsiOp *op, const PsiOpTimes *times, const PsiOpWait *wait,
+                     PsiTime free_ps, double scale, PsiTimeSplit *split);
 void psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiTimeSplit *ret_split);
 
 /* A change of a level: bytes > 0 rises. */

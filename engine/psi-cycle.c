@@ -18,6 +18,9 @@ psi_cycle_add (PsiCycle *cycle, guint64 sum, PsiTime at_ps, guint reach)
       if (cycle->matches[c] >= reach)
         found = c;
     }
+  guint64 last = cycle->sums[(cycle->n + PSI_CYCLE_MOST - 1) % PSI_CYCLE_MOST];
+  guint64 before = cycle->sums[(cycle->n + PSI_CYCLE_MOST - 2) % PSI_CYCLE_MOST];
+  cycle->steady = cycle->n >= 2 && sum - last == last - before ? cycle->steady + 1 : 0;
   cycle->sums[cycle->n % PSI_CYCLE_MOST] = sum;
   cycle->at_ps[cycle->n % PSI_CYCLE_MOST] = at_ps;
   cycle->n++;

@@ -6,7 +6,12 @@
  *
  * If every op of iteration i comes S later than in iteration i - c, then x(i) - x(i - c) = S sum of w; if not, that
  * holds by chance, once in about 2^64. As with a period of one iteration, c is a cycle when this is so, with one S, for
- * as many iterations in a row as anything reaches back. */
+ * as many iterations in a row as anything reaches back.
+ *
+ * Where ranks run at different paces until the faster have used up their slack, every op comes later by a time of its
+ * own in each iteration: x(i) - 2 x(i - 1) + x(i - 2) = 0. The pace that all come to is then known, if links are not
+ * shared otherwise by then: that of the slowest, as a circuit of waits that takes longer in the mean would have slowed
+ * down its ops already. */
 #pragma once
 
 #include "psi-time.h"
@@ -22,6 +27,7 @@ typedef struct
   PsiTime at_ps[PSI_CYCLE_MOST];    /* of one op of each iteration, the same in all */
   guint matches[PSI_CYCLE_MOST];    /* [c] in a row */
   PsiTime apart_ps[PSI_CYCLE_MOST]; /* [c] S of the last */
+  guint steady;                     /* iterations in a row in which every op kept the pace it had */
   guint n;                          /* iterations seen */
 } PsiCycle;
 

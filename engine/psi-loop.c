@@ -7,6 +7,8 @@
  * its links does, to the picosecond. */
 #include "psi-loop.h"
 
+#include "psi-pace.h"
+
 #define CHAIN_END G_MAXUINT32
 #define NEVER G_MAXINT64
 
@@ -53,8 +55,9 @@ record (PsiLoop *loop, const PsiStream *stream, PsiStreamDetail *detail, PsiTime
 
   if (loop->sums)
     add_to_sum (loop, (guint32) (stream - loop->streams), detail->start_ps, now_ps);
-
-  if (stream->iteration > 0)
+  if (loop->pace != NULL)
+    psi_pace_account (loop, stream, detail, now_ps);
+  else if (stream->iteration > 0)
     {
       PsiIteration *iteration = &loop->iterations[stream->iteration % PSI_LOOP_AHEAD];
       PsiTime start_shift_ps = detail->start_ps - times->start_ps, end_shift_ps = now_ps - times->end_ps;
@@ -66,7 +69,9 @@ record (PsiLoop *loop, const PsiStream *stream, PsiStreamDetail *detail, PsiTime
   times->end_ps = now_ps;
   if (detail->waits != NULL)
     detail->waits[stream->position] = detail->wait;
-  detail->sent_ps = stream->ops[stream->position].kind == PSI_OP_WORK ? PSI_TIME_MAX : detail->wait.moving_ps;
+  detail->sent_ps = stream->ops[stream->position].kind == PSI_OP_WORK    ? PSI_TIME_MAX
+                    : stream->ops[stream->position].kind == PSI_OP_SERVE ? psi_pace_sent_ps (detail, now_ps)
+                                                                         : detail->wait.moving_ps;
 }
 
 static inline void
@@ -91,7 +96,10 @@ finish_op (PsiLoop *loop, guint32 index, PsiTime now_ps)
     }
   if (++stream->position == stream->length)
     {
-      loop->iterations[stream->iteration % PSI_LOOP_AHEAD].left--;
+      if (loop->pace != NULL)
+        psi_pace_end_iteration (loop, stream, &loop->details[index]);
+      else
+        loop->iterations[stream->iteration % PSI_LOOP_AHEAD].left--;
       stream->position = 0;
       stream->iteration++;
     }
@@ -309,7 +317,7 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
 
   if (stream->state != IDLE)
     return;
-  if (stream->iteration >= loop->complete + PSI_LOOP_AHEAD - 1)
+  if (stream->iteration >= loop->horizon)
     {
       g_array_append_val (loop->held, index);
       return;
@@ -340,6 +348,12 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
         psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, cost_ps), PSI_LOOP_KEY (PSI_LOOP_WORK, index) });
       return;
     }
+  if (op->kind == PSI_OP_SERVE)
+    {
+      stream->state = POSTED;
+      psi_desk_post (loop, index, now_ps);
+      return;
+    }
   if (stream->iteration < op->skip)
     {
       finish_op (loop, index, now_ps);
@@ -359,7 +373,7 @@ psi_loop_describe_waiting (const PsiLoop *loop)
 {
   GString *text = g_string_new ("deadlock: ");
   static const char *const partners[] = {
-    [PSI_OP_SEND] = "send", [PSI_OP_RECV] = "receive", [PSI_OP_COLLECTIVE] = "collective"
+    [PSI_OP_SEND] = "send", [PSI_OP_RECV] = "receive", [PSI_OP_COLLECTIVE] = "collective", [PSI_OP_SERVE] = "turn"
   };
   guint shown = 0;
 
@@ -438,6 +452,12 @@ step_clock (PsiLoop *loop, PsiTime now_ps)
           if (psi_ring_latency_over (loop, source, now_ps))
             end_transfer (loop, loop->rings[source].port, now_ps);
           break;
+        case PSI_LOOP_DESK:
+          if (loop->meetings[source].is_busy)
+            finish_op (loop, psi_desk_over (loop, source, now_ps), now_ps);
+          else
+            loop->streams[psi_desk_begin (loop, source, now_ps)].state = BUSY;
+          break;
         default:
           if (loop->streams[source].state == EARLY)
             {
@@ -467,6 +487,7 @@ psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps)
       if (loop->iterations[loop->complete % PSI_LOOP_AHEAD].left == 0)
         {
           loop->complete++;
+          loop->horizon += loop->pace == NULL;
           return TRUE;
         }
       PsiTime next_ps = MIN (psi_queue_next_ps (loop->queue), psi_links_next_ps (loop->world->links));

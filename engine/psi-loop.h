@@ -27,9 +27,10 @@ typedef struct
 /* The rest of a stream. */
 typedef struct
 {
-  guint64 need;      /* BLOCKED: `done` of another stream that lets it go */
+  guint64 need;      /* BLOCKED: `done` of another stream that lets it go; at a desk: when it came */
   PsiOpTimes *times; /* of its ops; NULL: not recorded */
   PsiOpWait *waits;  /* stream 0 only */
+  guint32 *turns;    /* of its ops at desks, see psi-pace.h; NULL: there are no desks */
   PsiTime sent_ps;   /* since when its last op's bytes were moving, if it was a message; else PSI_TIME_MAX */
   PsiTime start_ps;  /* head op, BUSY */
   PsiOpWait wait;    /* head op */
@@ -48,6 +49,8 @@ typedef struct
   guint32 rounds_left;
   guint32 ring_left; /* members that have not sent all their messages */
   gboolean is_alone;
+  gboolean is_busy; /* a desk that serves the first of those that wait */
+  guint32 first;    /* where in heads, a ring, that one is */
 } PsiMeeting;
 
 /* A member of a ring, at the place of its head in `heads`. */
@@ -67,9 +70,13 @@ typedef struct
   PsiTime reference_ps; /* end of the first op of stream `reference` */
 } PsiIteration;
 
+typedef struct _PsiPace PsiPace; /* psi-pace.h */
+
 typedef struct
 {
   PsiWorld *world;
+  PsiPace *pace;   /* ranks run at paces of their own, NULL: they do not */
+  guint32 horizon; /* iterations that no stream begins yet */
   const PsiTransfer *transfers;
   PsiQueue *queue;
   PsiStream *streams;
@@ -108,7 +115,7 @@ psi_loop_look_at (PsiLoop *loop, guint32 index)
 }
 
 /* Keys order events of one instant: ends of work first, then latencies that are over, then transfers of ports alone,
- * then messages of rings; source numbers break ties. */
+ * then messages of rings, then turns at desks; source numbers break ties. */
 #define PSI_LOOP_KEY_SHIFT 40
 #define PSI_LOOP_KEY(kind, source) ((guint64) (kind) << PSI_LOOP_KEY_SHIFT | (source))
 enum
@@ -116,7 +123,8 @@ enum
   PSI_LOOP_WORK,
   PSI_LOOP_LATENCY,
   PSI_LOOP_TRANSFER,
-  PSI_LOOP_RING
+  PSI_LOOP_RING,
+  PSI_LOOP_DESK
 };
 
 /* Everything at the start; `run` gets its offsets and, unless no_record, room for times and waits. FALSE: a port lacks

@@ -93,8 +93,9 @@ share_time (PsiRankReport *row, guint gpus, PsiTime period_ps)
         (gint64) ((double) row->exposed_ps[t] / (double) exposed_ps * (double) row->time_ps[PSI_TIME_EXPOSED_COMM]);
 }
 
+/* Bytes of a step; what the root of a parameter server sends for this rank goes to *served. */
 static gint64
-sent_by (const PsiStep *step, const PsiStepRank *rank, gint64 *by_kind)
+sent_by (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gint64 *by_kind, gint64 *served)
 {
   gint64 sum = 0;
 
@@ -103,11 +104,12 @@ sent_by (const PsiStep *step, const PsiStepRank *rank, gint64 *by_kind)
       {
         const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
 
-        if (op->kind == PSI_OP_WORK)
+        if (psi_op_is_work (op))
           continue;
         const PsiTransferInfo *info = &g_array_index (step->infos, PsiTransferInfo, op->transfer);
-        sum += info->sent_bytes;
-        by_kind[info->traffic] += info->sent_bytes * rank->count;
+        gint64 bytes = psi_report_per_step (run, rank->id, info->sent_bytes);
+        *(info->by_server ? served : &sum) += bytes;
+        by_kind[info->traffic] += bytes * rank->count;
       }
   return sum;
 }
@@ -122,6 +124,7 @@ static void
 add_spans (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiTime origin_ps, GArray *spans)
 {
   const PsiOpTimes *times = run->times + run->first_op[rank->id];
+  PsiTime pace_ps = psi_run_fold_ps (run, rank->id);
 
   for (guint s = 0; s < rank->program->n_streams; s++)
     for (guint i = 0; i < rank->program->streams[s]->len; i++, times++)
@@ -132,8 +135,8 @@ add_spans (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiT
 
         if (times->end_ps == times->start_ps || op->tag == PSI_TAG_TURN)
           continue;
-        if (run->period_ps > 0)
-          start_ps -= (start_ps / run->period_ps - (start_ps % run->period_ps < 0)) * run->period_ps;
+        if (pace_ps > 0)
+          start_ps -= (start_ps / pace_ps - (start_ps % pace_ps < 0)) * pace_ps;
         span.start_ps = start_ps;
         span.end_ps = start_ps + times->end_ps - times->start_ps;
         span.kind = (guint8) (op->tag >= PSI_TAG_TRAFFIC ? PSI_SPAN_COMMUNICATION : span_of_tag[op->tag]);
@@ -162,7 +165,7 @@ add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, Psi
   PsiLevels levels;
 
   psi_account_memory_events (step->world, run, rank->id, 1, events);
-  psi_account_levels (events, run->period_ps, origin_ps, rank->base, FALSE, &levels, curve);
+  psi_account_levels (events, psi_run_fold_ps (run, rank->id), origin_ps, rank->base, FALSE, &levels, curve);
   row->activations_peak_bytes = MAX (row->activations_peak_bytes, levels.class_peak[PSI_MEMORY_ACTIVATIONS]);
   if (levels.peak_bytes > row->peak_bytes)
     {
@@ -241,6 +244,7 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
 {
   const guint *pool = step->schedule->pool;
   guint first_gpu = 0;
+  gint64 served = 0;
 
   for (guint r = 0; r < step->n_ranks;)
     {
@@ -258,7 +262,7 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
       gboolean copied = copy_row (plan, step, equals, r, row);
       for (guint m = 0; m < members; m++)
         {
-          sent += sent_by (step, &rank[m], plan->by_kind);
+          sent += sent_by (step, run, &rank[m], plan->by_kind, &served);
           if (copied)
             continue;
           add_time (step, run, &rank[m], row);
@@ -278,6 +282,8 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
       plan->per_gpu_max_bytes = MAX (plan->per_gpu_max_bytes, sent);
       r += members;
     }
+  if (served > 0)
+    psi_report_add_served (plan, served);
   plan->per_gpu_bytes = plan->total_bytes / MAX (plan->gpus, 1);
 }
 
@@ -294,6 +300,7 @@ overhead_bytes (const PsiStep *step)
     return 0;
   for (guint i = 0; i < G_N_ELEMENTS (degrees); i++)
     communicators += degrees[i] > 1 && step->gpus > 1;
+  communicators += plan->grad_clip && communicators > 1; /* the norm's, over all of them */
   return step->machine->gpu.context_bytes + (gint64) communicators * channels * 2 * (gint64) (9.19 * 1048576);
 }
 
@@ -341,18 +348,23 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const 
                       ? PSI_VERDICT_TIGHT
                       : PSI_VERDICT_FITS;
 
-  /* All GPUs' activations on one clock. */
+  /* All GPUs' activations on one clock; ranks at paces of their own each on its own. */
   for (guint r = 0; r < step->n_ranks; r++)
-    if (equals->gpus[r] > 0)
-      psi_account_memory_events (step->world, run, step->ranks[r].id, equals->gpus[r], events);
-  guint kept = 0;
-  for (guint i = 0; i < events->len; i++)
-    if (g_array_index (events, PsiLevelEvent, i).level == PSI_MEMORY_ACTIVATIONS)
-      g_array_index (events, PsiLevelEvent, kept++) = g_array_index (events, PsiLevelEvent, i);
-  g_array_set_size (events, kept);
-  psi_account_levels (events, run->period_ps, origin_ps, NULL, FALSE, &levels, NULL);
-  plan->activation_total_peak_bytes = levels.peak_bytes;
-  plan->activation_total_mean_bytes = levels.mean_bytes;
+    {
+      if (equals->gpus[r] > 0)
+        psi_account_memory_events (step->world, run, step->ranks[r].id, equals->gpus[r], events);
+      if (run->paces_ps == NULL && r + 1 < step->n_ranks)
+        continue;
+      guint kept = 0;
+      for (guint i = 0; i < events->len; i++)
+        if (g_array_index (events, PsiLevelEvent, i).level == PSI_MEMORY_ACTIVATIONS)
+          g_array_index (events, PsiLevelEvent, kept++) = g_array_index (events, PsiLevelEvent, i);
+      g_array_set_size (events, kept);
+      psi_account_levels (events, psi_run_fold_ps (run, step->ranks[r].id), origin_ps, NULL, FALSE, &levels, NULL);
+      plan->activation_total_peak_bytes += levels.peak_bytes;
+      plan->activation_total_mean_bytes += levels.mean_bytes;
+      g_array_set_size (events, 0);
+    }
 }
 
 static void
@@ -360,7 +372,8 @@ fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const
               gboolean curves)
 {
   g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
-  g_autoptr (GArray) curve = curves ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
+  g_autoptr (GArray) curve =
+      curves && run->paces_ps == NULL ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
   PsiLevels levels;
 
   for (guint r = 0; r < step->n_ranks; r++)
@@ -373,7 +386,7 @@ fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const
           {
             const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
 
-            if (op->kind == PSI_OP_WORK)
+            if (psi_op_is_work (op))
               continue;
             gint64 bytes = g_array_index (step->infos, PsiTransferInfo, op->transfer).flight_bytes * equals->gpus[r];
             PsiLevelEvent rise = { times->start_ps, bytes, 0 }, fall = { times->end_ps, -bytes, 0 };
@@ -383,9 +396,12 @@ fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const
             g_array_append_val (events, rise);
             g_array_append_val (events, fall);
           }
+      if (run->paces_ps == NULL && r + 1 < step->n_ranks)
+        continue;
+      psi_account_levels (events, psi_run_fold_ps (run, rank->id), origin_ps, NULL, TRUE, &levels, curve);
+      plan->concurrent_peak_bytes += levels.peak_bytes;
+      g_array_set_size (events, 0);
     }
-  psi_account_levels (events, run->period_ps, origin_ps, NULL, TRUE, &levels, curve);
-  plan->concurrent_peak_bytes = levels.peak_bytes;
   plan->sequential_steps = psi_account_chain (step->world);
   if (curve != NULL)
     {
@@ -429,26 +445,6 @@ fill_throughput (PsiPlanReport *plan, const PsiStep *step)
       recompute_ps += (double) row->time_ps[PSI_TIME_RECOMPUTE] * row->count;
     }
   plan->hfu = compute_ps > 0 ? plan->mfu * (1 + recompute_ps / compute_ps) : plan->mfu;
-}
-
-static void
-fill_update (PsiPlanReport *plan, const PsiStep *step)
-{
-  const PsiSchedule *schedule = step->schedule;
-  double sum = 0;
-
-  plan->update_rule = g_strdup (psi_update_names[step->plan->update]);
-  plan->parameter_versions = 1;
-  if (!step->plan->cyclic)
-    return;
-  for (guint i = 0; i < schedule->n_workers * schedule->n_parts; i++)
-    {
-      sum += schedule->stale[i];
-      plan->delay_max = MAX (plan->delay_max, schedule->stale[i]);
-    }
-  plan->delay_mean = sum / (schedule->n_workers * schedule->n_parts);
-  for (guint part = 0; part < schedule->n_parts; part++)
-    plan->parameter_versions = MAX (plan->parameter_versions, psi_step_versions (step, part));
 }
 
 static void
@@ -541,6 +537,7 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   plan->step_time_ps = run->period_ps;
   fill_band (plan, step);
   fill_ranks (plan, step, run, &equals, origin_ps, curves);
+  psi_report_repeat (plan, step, run);
   fill_memory (plan, step, run, &equals, origin_ps);
   for (guint i = 0; i < plan->ranks->len; i++)
     {
@@ -554,7 +551,7 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   plan->bubble_fraction = run->period_ps > 0 ? bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
   fill_traffic (plan, step, run, &equals, origin_ps, curves);
   fill_throughput (plan, step);
-  fill_update (plan, step);
+  psi_report_fill_update (plan, step, run);
   fill_assumptions (plan, step);
   psi_report_note_run (plan, run);
   if (step->warning != NULL)

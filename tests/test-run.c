@@ -191,6 +191,7 @@ test_drift (void)
   g_autoptr (PsiWorld) world = lagging_world (2, 1000, 1001, 0);
   g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
   g_autoptr (PsiRun) cut = run_world (world, 16, FALSE);
+  g_autoptr (PsiRun) known = run_world (world, 60, FALSE);
 
   g_assert_true (run->periodic);
   g_assert_cmpint (run->period_ps, ==, 1001);
@@ -198,6 +199,11 @@ test_drift (void)
   g_assert_false (cut->periodic);
   g_assert_cmpint (cut->period_ps, ==, 1001);
   g_assert_cmpuint (cut->iterations, ==, 16);
+  g_assert_false (cut->drifts);
+  g_assert_false (run->drifts);
+  g_assert_false (known->periodic);
+  g_assert_true (known->drifts);
+  g_assert_cmpint (known->period_ps, ==, 1001);
 }
 
 /* A chain of ops, each on a stream of its own, that waits for the chain some steps before: so many chains take turns,

@@ -334,8 +334,8 @@ test_too_large (void)
     guint workers;
     PsiPlacement placement;
     gboolean by_stage, fits;
-  } rows[] = { { 25000, PSI_PLACEMENT_SEPARATE, FALSE, TRUE }, { 25001, PSI_PLACEMENT_SEPARATE, FALSE, FALSE },
-               { 25000, PSI_PLACEMENT_STAGE, TRUE, TRUE },     { 10001, PSI_PLACEMENT_SHARED, TRUE, FALSE },
+  } rows[] = { { 30000, PSI_PLACEMENT_SEPARATE, FALSE, TRUE }, { 30001, PSI_PLACEMENT_SEPARATE, FALSE, FALSE },
+               { 30000, PSI_PLACEMENT_STAGE, TRUE, TRUE },     { 10001, PSI_PLACEMENT_SHARED, TRUE, FALSE },
                { 10000, PSI_PLACEMENT_SHARED, TRUE, TRUE },    { G_MAXUINT32, PSI_PLACEMENT_STAGE, TRUE, FALSE } };
 
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)

@@ -44,8 +44,21 @@ A complete example. File two.py:
     b       72          128            256             64             ...  0            32            1       ...
     add     0           0              0               96             ...  0            32            2       ...
 
-(with tabs between the columns), and `psisim run --model two.trace --machine a100` uses it. Runs with torch 1.13 and 2.x. Limits: one forward of the
-module in training mode with zeros (integers) or random numbers as input; no compiled and no scripted modules.
+(with tabs between the columns), and `psisim run --model two.trace --machine a100` uses it.
+
+A model of the transformers library is a module like any other; no weights are needed, and without --leaf the integers it
+computes its masks from have rows too. File lm.py:
+
+    from transformers import AutoModelForCausalLM, LlamaConfig
+    def build():
+        return AutoModelForCausalLM.from_config(LlamaConfig(num_hidden_layers=4, use_cache=False))
+
+`export_torch.py --module lm.py:build --input int64:512 --leaf LlamaDecoderLayer -o lm.trace`. Where psisim knows the
+family, `--model config.json` tells it more: degrees, attention kernels and sequence length can change.
+
+Runs with torch 1.13 to 2.15 (from the package index: `pip install torch transformers`). Limits: one forward of the module
+in training mode with zeros (integers) or random numbers as input; the loss is not in it; no compiled and no scripted
+modules.
 """
 import argparse
 import importlib.util

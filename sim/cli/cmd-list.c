@@ -61,8 +61,7 @@ collect_plans (Rows *rows)
     {
       g_autofree char *same = plan->alias_of != NULL ? g_strdup_printf ("= %s", plan->alias_of) : NULL;
 
-      if (!plan->later)
-        add_row (rows, plan->name, same != NULL ? same : plan->summary);
+      add_row (rows, plan->name, same != NULL ? same : plan->summary);
     }
 }
 

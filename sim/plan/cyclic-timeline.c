@@ -37,6 +37,34 @@ gcd_of (guint64 a, guint64 b)
   return b == 0 ? a : gcd_of (b, a % b);
 }
 
+/* Slots of N <= K workers, ascending and different modulo K, each the nearest to its place (the later of two). FALSE:
+ * one finds none behind the one before. */
+static gboolean
+find_slots (gint64 *slots, guint n, guint k, gint64 m)
+{
+  g_autofree gboolean *taken = g_new0 (gboolean, k);
+  gint64 last = m * k;
+
+  for (guint i = 0; i < n; i++)
+    {
+      gint64 place = (i + 1) * last / n - last / n, found = -1;
+
+      for (gint64 away = 0; away < last && found < 0; away++)
+        for (int sign = 1; sign >= -1 && found < 0; sign -= 2)
+          {
+            gint64 slot = place + sign * away;
+
+            if (slot >= (i > 0 ? slots[i - 1] + 1 : 0) && slot < last && !taken[slot % k])
+              found = slot;
+          }
+      if (found < 0)
+        return FALSE;
+      slots[i] = found;
+      taken[found % k] = TRUE;
+    }
+  return TRUE;
+}
+
 /* One GPU for each stage. A slot is a forward and a backward of the longest stage; stages take their turns as if all
  * were as long, so a micro-batch that begins in slot s is in the last stage K - 1 slots later. Two never meet on a GPU
  * iff they begin in different slots modulo the period. A worker begins a micro-batch when its last one has ended, at
@@ -46,10 +74,11 @@ gcd_of (guint64 a, guint64 b)
  *
  * and with these there is a place for all:
  *
- *   N <= K  s_i = floor ((i + 1) K / N) - floor (K / N) + K floor (i (m - 1) / N), micro-batches K slots apart: all
- *           different modulo K. With m = 1 the versions are those of workers T / N apart.
- *   N > K   s_i = i m, micro-batches g slots apart, with the smallest g of K .. N that has no factor in common with m:
- *           the g b are different modulo m. If there is none, s_i = i and micro-batches N apart.
+ * N <= K: micro-batches K slots apart, and s_i different modulo K: as near as can be to where workers T / N apart have
+ * their versions from, floor ((i + 1) m K / N) - floor (m K / N); with m = 1 that is the slot itself.
+ *
+ * N > K: s_i = i m and micro-batches g slots apart, with the smallest g of K .. N that has no factor in common with m,
+ * so that the g b are different modulo m. If there is none, s_i = i and micro-batches N apart.
  *
  * Source: ours; a slot of two ops is the conflict-free spacing of the paper's timeline. */
 static void
@@ -62,10 +91,14 @@ place_in_slots (PsiCyclicTimeline *timeline, guint n, guint k, gint64 m, gint64 
       apart++;
   gboolean spread = n > k && gcd_of ((guint64) apart, (guint64) m) == 1;
 
+  if (n > k)
+    for (guint i = 0; i < n; i++)
+      timeline->start[i] = spread ? i * m : i;
+  else if (!find_slots (timeline->start, n, k, m))
+    for (guint i = 0; i < n; i++)
+      timeline->start[i] = i;
   for (guint i = 0; i < n; i++)
-    timeline->start[i] = slot * (n <= k   ? (gint64) (i + 1) * k / n - k / n + k * (i * (m - 1) / n)
-                                 : spread ? i * m
-                                          : i);
+    timeline->start[i] *= slot;
   timeline->turn = apart * slot;
   timeline->period = m * MAX (n, k) * slot;
   timeline->spacing = timeline->period / n;

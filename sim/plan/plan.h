@@ -11,7 +11,8 @@ typedef enum
 {
   PSI_UPDATE_SYNCHRONOUS,
   PSI_UPDATE_CYCLIC_V1,
-  PSI_UPDATE_CYCLIC_V2
+  PSI_UPDATE_CYCLIC_V2,
+  PSI_UPDATE_ASYNCHRONOUS /* each micro-batch's gradient when it is there (pipedream: every micro_batches of them) */
 } PsiUpdateRule;
 extern const char *const psi_update_names[]; /* "synchronous", ... NULL-ended */
 
@@ -47,6 +48,7 @@ typedef struct
   gboolean cyclic, by_stage; /* by_stage: the model is cut over GPUs */
   gboolean random_delay;     /* workers of a cyclic plan begin at random within the step */
   gboolean parameter_server, keeps_all, sequence_parallel;
+  gboolean asynchronous; /* workers of a parameter server that do not wait for each other */
 
   gint64 micro_batch;           /* samples */
   gint64 micro_batches;         /* per replica (cyclic: per worker) and step */

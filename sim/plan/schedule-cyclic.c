@@ -22,7 +22,7 @@
 #include "cyclic-timeline.h"
 
 /* Every worker is followed by itself: more would take minutes. GPUs of a pool have an order for each worker. */
-#define MOST_OPS 500000
+#define MOST_OPS 600000
 #define MOST_POOL_OPS 200000
 
 typedef struct

@@ -7,6 +7,12 @@
  *   zero 2, 3  every layer's gradients reduce-scatter after each backward; zero 3 gathers instead of keeping parameters
  *   server     gradients gathered at a root, updated there, sent back: (D-1) Psi_P in and out of the root
  *
+ * Asynchronous workers: each pushes a bucket to the root when it is ready; the root updates bucket by bucket, in the
+ * order in which they come, and answers at once with the parameters that the update made. Nobody waits for another
+ * worker but at the root and on its links. Workers at rates r_k make r_k / R of the updates, R the sum of the rates,
+ * with R / r_k - 1 of others between two of their own: N - 1 on average over all updates, whatever the rates are. The
+ * root's own worker has no messages; its GPU updates beside its work without slowing it down.
+ *
  * A bucket closes when its gradients fill it (uniform model: one for each stage). Buckets travel while the backward
  * goes on, unless overlap_grads = no. Updates run in the order of the buckets; the next step's first use of a layer
  * waits for its parameters only. With reduce_every = n the same sums travel after every n-th micro-batch as well, which
@@ -64,14 +70,21 @@ wire_bytes (const PsiStep *step, gint64 bytes)
   return bytes;
 }
 
+static PsiTime
+optimizer_time_ps (const PsiStep *step, double elements)
+{
+  if (psi_step_model (step)->is_uniform)
+    return 0;
+  return psi_step_updates_on_host (step)
+             ? psi_step_offload_optimizer_ps (step, elements)
+             : psi_step_memory_time_ps (step, elements * step->plan->optimizer_traffic_each);
+}
+
 PsiOpId
 psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
 {
-  PsiTime time_ps = psi_step_updates_on_host (step)
-                        ? psi_step_offload_optimizer_ps (step, elements)
-                        : psi_step_memory_time_ps (step, elements * step->plan->optimizer_traffic_each);
-  PsiOpId op = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_model (step)->is_uniform ? 0 : time_ps,
-                                 PSI_TAG_OPTIMIZER);
+  PsiOpId op =
+      psi_program_work (rank->program, PSI_STREAM_COMPUTE, optimizer_time_ps (step, elements), PSI_TAG_OPTIMIZER);
 
   psi_program_label (rank->program, op, -1, part);
   return op;
@@ -82,13 +95,13 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *to
                             PsiOpId first, PsiOpId last)
 {
   const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
-  gboolean sums = step->plan->fsdp && step->plan->pp > 1;
+  gboolean sums = step->plan->fsdp && step->plan->pp > 1 && psi_step_group_size (step, PSI_DIMENSION_SHARD) > 1;
   LayerWork work = { 0 };
 
   add_layer_work (step, rank, layer, &work);
   gint64 bytes = work.dense_bytes + work.expert_bytes;
   /* FSDP under a pipeline sums whole gradients until the last micro-batch. */
-  if (sums && psi_step_group_size (step, PSI_DIMENSION_SHARD) > 1)
+  if (sums)
     {
       if (is_first)
         psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
@@ -448,4 +461,52 @@ psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank)
     clip (step, rank, buckets);
   for (guint b = 0; b < buckets->len; b++)
     update_bucket (step, rank, &g_array_index (buckets, Bucket, b));
+}
+
+/* First op of a bucket's way: after its layers' backward, or after all of it. */
+static void
+after_backward (const PsiStep *step, const PsiStepRank *rank, const Bucket *bucket, PsiOpId op)
+{
+  if (!step->plan->overlap_grads)
+    psi_program_after (rank->program, op, g_array_index (rank->marks, PsiOpId, rank->marks->len - 1), 0);
+  for (guint l = 0; l < bucket->n_layers; l++)
+    psi_program_after (rank->program, op, rank->ready[bucket->layers[l]], 0);
+}
+
+static void
+label_bucket (const PsiStep *step, const PsiStepRank *rank, const Bucket *bucket, PsiOpId op)
+{
+  guint layer = bucket->layers[bucket->n_layers - 1];
+
+  if (op == PSI_OP_NONE)
+    return;
+  psi_program_label (rank->program, op, -1, (gint32) step->partition.part_of[layer]);
+  psi_program_op (rank->program, op)->label[2] = (gint32) layer;
+}
+
+void
+psi_step_asynchronous_update (PsiStep *step, PsiStepRank *rank)
+{
+  g_autoptr (GArray) buckets = make_buckets (step, rank);
+
+  for (guint b = 0; b < buckets->len; b++)
+    {
+      const Bucket *bucket = &g_array_index (buckets, Bucket, b);
+      PsiOpId push = psi_step_worker_message (step, rank, FALSE,
+                                              wire_bytes (step, bucket->work.dense_bytes + bucket->work.expert_bytes),
+                                              PSI_TRAFFIC_GRADIENTS);
+      PsiOpId turn = psi_step_serve (step, rank, b,
+                                     optimizer_time_ps (step, bucket->work.elements + bucket->work.expert_elements));
+      PsiOpId pull = psi_step_worker_message (
+          step, rank, TRUE, bucket->work.dense_parameters + bucket->work.expert_parameters, PSI_TRAFFIC_PARAMETERS);
+
+      after_backward (step, rank, bucket, push != PSI_OP_NONE ? push : turn);
+      psi_program_after (rank->program, turn, push, 0);
+      if (pull != PSI_OP_NONE)
+        psi_program_after (rank->program, pull, turn, 0);
+      hold_next_step (rank, bucket, pull != PSI_OP_NONE ? pull : turn);
+      label_bucket (step, rank, bucket, push);
+      label_bucket (step, rank, bucket, turn);
+      label_bucket (step, rank, bucket, pull);
+    }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes that are always there, per rank and class.
  *
- *   parameters  P            zero 3: P / D, in FSDP of the fp32 copy; cyclic with one shared copy: x versions in use
+ *   parameters  P            zero 3: P / D, in FSDP of the fp32 copy; cyclic with one shared copy: x versions in use;
+ *                            asynchronous: 2 P where the server is
  *   gradients   G            zero 2, 3: G / D
  *   optimizer   K elements   zero 1, 2, 3: / D; only on the rank that updates (cyclic, parameter server)
  *
@@ -145,7 +146,10 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
   for (guint c = 0; c < step->schedule->n_chunks; c++)
     {
       guint part = psi_schedule_part (step->schedule, rank->list, c);
-      guint copies = plan->cyclic && plan->placement != PSI_PLACEMENT_SEPARATE ? psi_step_versions (step, part) : 1;
+      /* The root keeps the newest version beside the one that its own worker uses. */
+      guint copies = plan->asynchronous && rank->is_root && plan->dp > 1         ? 2
+                     : plan->cyclic && plan->placement != PSI_PLACEMENT_SEPARATE ? psi_step_versions (step, part)
+                                                                                 : 1;
 
       for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
         {

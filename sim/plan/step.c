@@ -117,6 +117,8 @@ count_classes (PsiStep *step)
 
   if (plan->cyclic || plan->keeps_all || psi_step_lists_are_workers (step))
     return 1;
+  if (plan->asynchronous)
+    return MAX (plan->dp, 1);
   gboolean one_by_one =
       !psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
       psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0;
@@ -322,7 +324,9 @@ build_program (PsiStep *step, PsiStepRank *rank, guint64 n_ops_before, GError **
         return FALSE;
     }
   psi_step_close_gates (rank);
-  if (!cyclic)
+  if (step->plan->asynchronous && step->plan->dp > 1)
+    psi_step_asynchronous_update (step, rank);
+  else if (!cyclic)
     psi_step_synchronous_update (step, rank);
   return TRUE;
 }
@@ -347,6 +351,22 @@ follow_another (PsiStep *step, PsiStepRank *rank)
   if (last != NULL)
     last->next_leader = rank;
   return FALSE;
+}
+
+/* Workers that nothing keeps in step begin evenly spread over the work of one. */
+static void
+spread_workers (PsiStep *step)
+{
+  for (guint r = 0; r < step->n_ranks; r++)
+    {
+      const GArray *stream = step->ranks[r].program->streams[PSI_STREAM_COMPUTE];
+      PsiTime work_ps = 0;
+
+      for (guint i = 0; i < stream->len; i++)
+        work_ps = psi_time_add (work_ps, g_array_index (stream, PsiOp, i).cost_ps);
+      psi_world_rank (step->world, step->ranks[r].id)->offset_ps =
+          (PsiTime) ((double) work_ps * step->ranks[r].dp_index / step->plan->dp);
+    }
 }
 
 static gboolean
@@ -385,6 +405,8 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
     }
   if (plan->cyclic)
     psi_step_cyclic_messages (step);
+  if (plan->asynchronous)
+    spread_workers (step);
   for (guint r = 0; r < step->n_ranks; r++)
     if (step->ranks[r].leader == NULL)
       psi_step_add_state (step, &step->ranks[r]);

@@ -3,13 +3,15 @@
  *
  *   step.c            schedule, ranks, streams; walks each rank's list of tokens
  *   step-cost.c       kernels -> time of every segment of every kind of layer
- *   step-place.c      ranks on the machine, links, communicators, channels
+ *   step-ranks.c      ranks on the machine
+ *   step-place.c      groups, communicators, channels
  *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
  *   step-pieces.c     work of a layer and collectives between and beside it
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
  *   step-gather.c     sharded parameters for a pass
- *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
+ *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server;
+ *                     asynchronous update: each bucket by itself
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
  *
@@ -98,7 +100,17 @@ typedef struct
   PsiTraffic traffic;
   gint64 sent_bytes;   /* by this rank */
   gint64 flight_bytes; /* of them at one instant */
+  gboolean by_server;  /* the root of a parameter server sends them, whoever runs the op */
 } PsiTransferInfo;
+
+/* Dimensions of PsiStep.strides. */
+enum
+{
+  PSI_STRIDE_TP,
+  PSI_STRIDE_CP,
+  PSI_STRIDE_DP,
+  PSI_STRIDE_PP
+};
 
 /* A rank (or class of equal ranks) while its program is built. Ranks of one list with equal work follow the first of
  * them: they share its program, and all that is filled while tokens are walked stays with it. */
@@ -210,10 +222,11 @@ PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory
 /* Time of work that takes work_ps alone, beside a collective that takes collective_ps. */
 PsiTime psi_step_beside_ps (const PsiMachine *machine, PsiTime work_ps, PsiTime collective_ps);
 
-/* step-place.c */
+/* step-ranks.c */
 void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
 /* Do the pipelines of all replicas cross nodes at the same places? */
 gboolean psi_step_replicas_alike (PsiStep *step);
+/* step-place.c */
 /* Give `rank` the ports under the slots of another rank of its list, so that it can run that rank's program. FALSE, and
  * nothing is done, if one of its messages would cost something else. */
 gboolean psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank);
@@ -242,6 +255,10 @@ PsiTime psi_step_collective_alone_ps (PsiStep *step, PsiStepRank *rank, guint st
                                       PsiDimension dimension, gint64 bytes, PsiTraffic traffic);
 /* Gather to, or scatter from, the root of a parameter server: `outward` = away from the root. */
 PsiOpId psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
+/* What one worker alone sends to the root, or the root to it; PSI_OP_NONE for the root's own worker. */
+PsiOpId psi_step_worker_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
+/* A worker's turn at the root: the update of a bucket (0, 1, ...). */
+PsiOpId psi_step_serve (PsiStep *step, PsiStepRank *rank, guint bucket, PsiTime time_ps);
 /* One end of a message between two ranks; `what` and `index` tell channels of a pair apart. bytes 0: no traffic. */
 PsiOpId psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
                        gint64 bytes, PsiTraffic traffic);
@@ -276,6 +293,8 @@ typedef struct
 void psi_step_add_shared_links (PsiStep *step, const PsiStepRank *rank, PsiPortId port, const PsiRoute *route);
 /* Do all GPUs of a pipeline rank see the same shared links? */
 gboolean psi_step_links_alike (const PsiStep *step);
+/* Share of its wires that a GPU of a mesh has to another, the least of any two equal ones the ranks stand for. */
+double psi_step_narrowest_wires (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *to);
 
 /* step-pieces.c */
 /* Ops of one layer pass appended to the compute stream: work, with collectives between. */
@@ -323,6 +342,8 @@ gboolean psi_step_is_last_use (const PsiStep *step, const PsiStepRank *rank, con
 /* step-gradients.c */
 /* The end of a rank's step: reduce, clip, update, share. */
 void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
+/* The same where workers do not wait for each other. */
+void psi_step_asynchronous_update (PsiStep *step, PsiStepRank *rank);
 /* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops; `is_first`: of the
  * step. */
 void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer,
@@ -339,7 +360,7 @@ void psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *t
 void psi_step_cyclic_after (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 /* Once all lists are walked: gradients and versions on their way. */
 void psi_step_cyclic_messages (PsiStep *step);
-/* Versions of a part in use at once on one shared copy: 1 or 2. */
+/* Versions of a part in use at once where ranks share one store. */
 guint psi_step_versions (const PsiStep *step, guint part);
 
 /* step-state.c */

@@ -131,7 +131,6 @@ typedef struct
   const char *choices;     /* "none selective full", or NULL */
   const char *fallback;    /* value when not written, as text; NULL: follows from other keys, the help says how */
   const char *help;        /* one line, for --help, man page and `list keys` */
-  const char *later;       /* NULL, or what is missing: writing the key (or a value listed here) is refused politely */
 } PsiKey;
 
 extern const PsiKey psi_keys[PSI_N_KEYS];
@@ -168,9 +167,8 @@ const gint64 *psi_settings_counts (const PsiSettings *settings, PsiKeyId key,
 #define PSI_SETTINGS_ERROR (psi_settings_error_quark ())
 typedef enum
 {
-  PSI_SETTINGS_ERROR_VALUE,   /* not a number, out of range, not one of the choices */
-  PSI_SETTINGS_ERROR_UNKNOWN, /* no such key */
-  PSI_SETTINGS_ERROR_LATER    /* known, but not in this version */
+  PSI_SETTINGS_ERROR_VALUE,  /* not a number, out of range, not one of the choices */
+  PSI_SETTINGS_ERROR_UNKNOWN /* no such key */
 } PsiSettingsError;
 GQuark psi_settings_error_quark (void);
 

@@ -324,7 +324,8 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
                      (double) inner_bytes / lower->element_bytes);
   const PsiFramework *framework = lower->lowering->framework;
   gboolean unfused = is_unfused (lower, framework != NULL ? framework->gate : PSI_KERNELS_FUSED);
-  psi_lower_save (lower, inner_bytes * (!block->gated ? 1 : unfused ? 3 : 2));
+  for (guint i = 0; i < (!block->gated ? 1u : unfused ? 3u : 2u); i++) /* tensors of their own */
+    psi_lower_save (lower, inner_bytes);
   if (psi_lower_wants_input (lower, PSI_TARGET_DOWN))
     psi_lower_save (lower, psi_block_kept_input_bytes (lower, inner_bytes));
   /* Of three products the last one's result stays, of two nothing needs it. */
