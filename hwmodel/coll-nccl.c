@@ -6,8 +6,10 @@
  * correction of trees by size. LL over several nodes depends on the host CPU: AMD for Ampere (DGX A100), Intel else.
  *
  * Not NVIDIA's: the in-switch efficiency of Hopper is 0.80, not 0.85 (8 H200 reach 480 GB/s bus bandwidth); channels
- * are typical numbers, not the result of a search; a link's own latency is added to each of its hops, and a CPU has
- * only that; the rows of Ada are those of Ampere. */
+ * are typical numbers, not the result of a search; a link's own latency is added to each of its hops (as NCCL adds what
+ * the network plugin says: 75 us for EFA of p4d, 20 as measured for p5), and a CPU has only that; the rows of Ada are
+ * those of Ampere. Blocks: 24 on an A100
+ * (12 rings, each twice) and on an H100 (forums.developer.nvidia.com 337991). */
 
 #include "coll-model.h"
 
@@ -46,28 +48,33 @@ static const double hop_us[N_WIRES][PSI_N_NCCL_ALGORITHMS][PSI_N_PROTOCOLS] = {
 typedef struct
 {
   guint channels; /* of a search over NVLink */
+  guint blocks;   /* of threads in a large collective: channels are doubled where one alone cannot fill its links */
   double ll[3], ring_ll128[3], tree_ll128[3], tree[3];
   double nvls_efficiency;
 } Generation;
 
 static const Generation generations[PSI_N_ARCHITECTURES] = {
-  [PSI_ARCHITECTURE_CPU] = { 1, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, 0 },
-  [PSI_ARCHITECTURE_VOLTA] = { 6, { 39, 39, 20.4 }, { 20, 20, 20 }, { 20, 20, 20 }, { 26.5, 18.5, 10 }, 0 },
-  [PSI_ARCHITECTURE_AMPERE] = { 12, { 87.7, 22.5, 19 }, { 20, 20, 20 }, { 20, 20, 20 }, { 24, 23.6, 17.8 }, 0 },
-  [PSI_ARCHITECTURE_ADA] = { 12, { 87.7, 22.5, 19 }, { 20, 20, 20 }, { 20, 20, 20 }, { 24, 23.6, 17.8 }, 0 },
+  [PSI_ARCHITECTURE_CPU] = { 1, 0, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, { 1e9, 1e9, 1e9 }, 0 },
+  [PSI_ARCHITECTURE_VOLTA] = { 6, 12, { 39, 39, 20.4 }, { 20, 20, 20 }, { 20, 20, 20 }, { 26.5, 18.5, 10 }, 0 },
+  [PSI_ARCHITECTURE_AMPERE] = { 12, 24, { 87.7, 22.5, 19 }, { 20, 20, 20 }, { 20, 20, 20 }, { 24, 23.6, 17.8 }, 0 },
+  [PSI_ARCHITECTURE_ADA] = { 12, 24, { 87.7, 22.5, 19 }, { 20, 20, 20 }, { 20, 20, 20 }, { 24, 23.6, 17.8 }, 0 },
   [PSI_ARCHITECTURE_HOPPER] = { 16,
+                                24,
                                 { 141, 39, 20.4 },
                                 { 36.7, 36.7, 36.7 },
                                 { 36.7, 36.7, 29 },
                                 { 38.7, 41.4, 36 },
                                 0.80 },
   [PSI_ARCHITECTURE_BLACKWELL] = { 32,
+                                   32,
                                    { 282, 39, 20.4 },
                                    { 73.4, 34.6, 73.4 },
                                    { 55.6, 31.67, 20 },
                                    { 70, 42.8, 24 },
                                    0.74 },
 };
+
+#define PCIE_BLOCKS 4 /* two channels, doubled */
 
 /* 64 B to 256 MB by powers of two. */
 #define N_CORRECTIONS 23
@@ -123,13 +130,24 @@ psi_nccl_inter_us (const PsiCollectiveCase *c, PsiNcclAlgorithm algorithm, PsiPr
     return own;
   /* With one member in each node nothing hides the latency: NCCL takes the tree's. */
   PsiNcclAlgorithm row = c->shape.ranks_per_node == 1 ? PSI_NCCL_TREE : algorithm;
-  return hop_us[WIRE_NETWORK][row][protocol] + own;
+  /* Simple flushes what the adapter wrote before the GPU reads it: once more over the network's latency. */
+  return hop_us[WIRE_NETWORK][row][protocol] + (protocol == PSI_PROTOCOL_SIMPLE ? 2 : 1) * own;
 }
 
 guint
 psi_nccl_channels (const PsiCollectiveCase *c)
 {
   return c->machine->intra.kind == PSI_LINK_NVLINK ? generation (c)->channels : 2;
+}
+
+double
+psi_collective_sm_share (const PsiMachine *machine)
+{
+  guint blocks = machine->intra.kind == PSI_LINK_NVLINK ? generations[machine->gpu.architecture].blocks : PCIE_BLOCKS;
+
+  if (machine->ideal || machine->gpu.architecture == PSI_ARCHITECTURE_CPU)
+    return 0;
+  return MIN ((double) blocks / MAX (machine->gpu.sms, 1), 0.5);
 }
 
 double

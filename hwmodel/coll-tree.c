@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Double binary tree over the nodes, a chain inside each node: an all-reduce goes up and down once.
  *
- *   bytes     S through each link inside a node, up one way and down the other; 2 (nodes - 1)/nodes S leave each node
- *   rate      so that the time is NCCL's: S at half of R, R = 0.85 c(S) x
+ *   bytes     S through each link inside a node, up one way and down the other; 2 (nodes - 1)/nodes S leave each node:
+ *             half of S goes up and half comes down each of the two trees, and the inner nodes of one are leaves of the
+ *             other
+ *   rate      inside a node so that the time is NCCL's: S at half of R, R = 0.85 c(S) x
  *             Simple   R' = min (0.92 B, channels x max)
  *             LL       min (R'/3.8, LL max)
  *             LL128    min (R' x 7/9 in one node or 120/128 in several, channels x max)
- *             c(S) being the correction by size
+ *             c(S) being the correction by size. Between nodes the bytes above pass at what the network gives: Simple
+ *             all of it, LL128 120/128, LL half, no more than half of R' at the wire of a node's members together. NCCL
+ *             counts 2 S there too, which is true of many nodes only: two nodes with few adapters reach twice that.
+ *             On Volta (libraries of 2020 and 2021) NCCL's count is kept: 2 and 4 nodes with one adapter each took
+ *             what a ring takes (DLPerf, data parallel steps of 16 and 32 V100).
  *   latency   base + 2 ((n/nodes - 1) hop inside + log2 (nodes) hop between)
  *
  * Source: NCCL 2.28.9 src/graph/tuning.cc; trees: Sanders, Speck, Traeff 2009.
- * Limits: trees of machines with fewer network adapters than GPUs carried up to 1.7 times this (A100 on EFA). */
+ * Check: 16 A100 on two nodes with four 100 Gb/s adapters each: bus bandwidth 77 GB/s of 1 GiB where a ring cannot pass
+ * 47 (aws-samples/awsome-distributed-training). */
 
 #include "coll-model.h"
 
@@ -19,6 +26,7 @@
 #define TREE_SHARE 0.92
 #define TREE_PATTERN 0.85
 #define LL_DIVISOR 3.8
+#define LL_SHARE 0.5
 #define LL128_ONE_NODE (7.0 / 9.0)
 #define LL128_NODES (120.0 / 128.0)
 
@@ -40,6 +48,18 @@ tree_rate (const PsiCollectiveCase *c, PsiProtocol protocol, double wire)
   return rate * TREE_PATTERN * psi_nccl_tree_correction (protocol, c->bytes);
 }
 
+/* What a node's network gives to one member. NCCL counts 2 S there; so it was on Volta. */
+static double
+net_rate (const PsiCollectiveCase *c, PsiProtocol protocol, double leaving)
+{
+  double share = protocol == PSI_PROTOCOL_LL ? LL_SHARE : protocol == PSI_PROTOCOL_LL128 ? LL128_NODES : 1;
+  double most = protocol == PSI_PROTOCOL_LL ? psi_nccl_ll_max (c) : psi_nccl_tree_max (c);
+
+  if (c->machine->gpu.architecture <= PSI_ARCHITECTURE_VOLTA)
+    return tree_rate (c, protocol, c->node_bytes_per_s) / 2 / c->shape.ranks_per_node * MAX (leaving, 1);
+  return MIN (c->node_bytes_per_s * share, most) / c->shape.ranks_per_node;
+}
+
 static void
 tree_cost (const PsiCollectiveCase *c, PsiProtocol protocol, PsiCollectiveCost *ret_cost)
 {
@@ -48,7 +68,7 @@ tree_cost (const PsiCollectiveCase *c, PsiProtocol protocol, PsiCollectiveCost *
   ret_cost->intra_bytes = per_node > 1 ? c->bytes : 0;
   ret_cost->intra_bytes_per_s = tree_rate (c, protocol, c->wire_bytes_per_s) / 2;
   ret_cost->inter_bytes = nodes > 1 ? psi_coll_bytes (leaving * bytes / per_node) : 0;
-  ret_cost->inter_bytes_per_s = tree_rate (c, protocol, c->node_bytes_per_s) / 2 / per_node * MAX (leaving, 1);
+  ret_cost->inter_bytes_per_s = net_rate (c, protocol, leaving);
 
   double depth = floor (log2 (nodes));
   double latency = psi_nccl_base_us (c, PSI_NCCL_TREE, protocol) +

@@ -66,6 +66,10 @@ gboolean psi_collective_cost_by (const PsiMachine *machine, const char *algorith
 /* Closed-form time on an idle machine: latency + the slower of the two link times, rounded once. */
 gint64 psi_collective_time_ps (const PsiCollectiveCost *cost);
 
+/* Share of a GPU's multiprocessors that the kernel of a collective holds while it runs: NCCL puts a block of threads on
+ * one of them for each channel. Kernels beside it have the rest. 0 on CPUs and ideal machines. */
+double psi_collective_sm_share (const PsiMachine *machine);
+
 /* busbw / algbw of nccl-tests: 2(n-1)/n, (n-1)/n or 1. */
 double psi_collective_bus_factor (PsiCollectiveOp op, guint n_ranks);
 extern const char *const psi_collective_names[PSI_N_COLLECTIVES];

@@ -43,6 +43,8 @@ psi_machine_free (PsiMachine *machine)
   g_free (machine->intra.source);
   g_free (machine->inter.name);
   g_free (machine->inter.source);
+  if (machine->networks)
+    g_array_unref (machine->networks);
   g_free (machine->profile_file);
   psi_profile_free (machine->profile);
   g_free (machine);
@@ -80,6 +82,13 @@ set_ideal_link (PsiLink *link, const char *name, PsiLinkKind kind)
   link->source = g_strdup ("ideal");
 }
 
+static void
+link_clear (PsiLink *link)
+{
+  g_free (link->name);
+  g_free (link->source);
+}
+
 static gboolean
 read_link (PsiMachine *machine, GKeyFile *file, const char *group, const char *where, GError **error)
 {
@@ -87,13 +96,22 @@ read_link (PsiMachine *machine, GKeyFile *file, const char *group, const char *w
   const char *name = group + strlen ("link ");
   gboolean ok = psi_machine_keys_read (file, group, "link", &link, where, error);
   PsiLink *place = link.kind == PSI_LINK_NETWORK ? &machine->inter : &machine->intra;
+  if (ok && place->name && link.kind == PSI_LINK_NETWORK)
+    {
+      if (!machine->networks)
+        {
+          machine->networks = g_array_new (FALSE, FALSE, sizeof (PsiLink));
+          g_array_set_clear_func (machine->networks, (GDestroyNotify) link_clear);
+        }
+      link.name = g_strdup (name);
+      g_array_append_val (machine->networks, link);
+      return TRUE;
+    }
   if (ok && place->name)
     {
-      g_set_error (
-          error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_VALUE,
-          "%s: [%s] kind: '%s' is a second link of its tier after [link %s] (allowed: one inside the node, one "
-          "network)",
-          where, group, psi_machine_keys_choice ("link", "kind", link.kind), place->name);
+      g_set_error (error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_VALUE,
+                   "%s: [%s] kind: '%s' is a second link inside the node after [link %s] (allowed: one, and networks)",
+                   where, group, psi_machine_keys_choice ("link", "kind", link.kind), place->name);
       ok = FALSE;
     }
   if (!ok)
@@ -274,6 +292,32 @@ psi_machine_load (const char *name_or_path, GError **error)
     }
   set_unknown (error, name_or_path);
   return NULL;
+}
+
+gboolean
+psi_machine_choose_network (PsiMachine *machine, const char *name, GError **error)
+{
+  g_autoptr (GString) names = g_string_new (machine->inter.name);
+
+  if (g_str_equal (machine->inter.name, name))
+    return TRUE;
+  for (guint i = 0; machine->networks && i < machine->networks->len; i++)
+    {
+      PsiLink *other = &g_array_index (machine->networks, PsiLink, i);
+      PsiLink was = machine->inter;
+
+      g_string_append_printf (names, " %s", other->name);
+      if (!g_str_equal (other->name, name))
+        continue;
+      machine->inter = *other;
+      *other = was;
+      g_free (machine->description);
+      machine->description = describe (machine);
+      return TRUE;
+    }
+  g_set_error (error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_VALUE, "network: '%s' is not one of '%s' (allowed: %s)",
+               name, machine->name, names->str);
+  return FALSE;
 }
 
 void

@@ -2,7 +2,8 @@
 /* A machine: one kind of GPU, its host, and the links between GPUs. Read from a *.machine key file:
  *
  *   [gpu] [host] [node]  what the struct below says, one key for each field
- *   [link NAME]          one inside the node (kind nvlink, pcie or memory), one between nodes (kind network)
+ *   [link NAME]          one inside the node (kind nvlink, pcie or memory), one or more between nodes (kind network):
+ *                        the first is there unless another is chosen
  *
  * and a `source` in each group that says where its figures come from. Sizes take KiB MiB GiB TiB kB MB GB TB, times ns
  * us ms s, bandwidths GB/s Gb/s (and M, T), rates GFLOP/s TFLOP/s PFLOP/s; a bare number is in base units. `#` begins a
@@ -80,6 +81,7 @@ typedef struct
   double gemm_tile_square;     /* rate of (tile/2)^2 tiles relative to the largest */
   double gemm_tile_small;      /* rate of tile/2 x tile/4 tiles relative to the largest */
   double gemm_tail;            /* share of the idle SMs of the last wave that is really lost, 0 to 1 */
+  double gemm_exposed_sum;     /* share of the time to read and write a result that is added to which nothing hides */
   double gemm_unaligned;       /* batched products with N or K not a multiple of 8: share of the fp32 rate */
 
   double training_clock; /* clock in a training step, at the power limit, relative to that of the kernels above when
@@ -116,8 +118,9 @@ typedef struct
   PsiHost host;
   guint gpus_per_node;
   char *node_source;
-  PsiLink intra; /* inside a node */
-  PsiLink inter; /* between nodes */
+  PsiLink intra;    /* inside a node */
+  PsiLink inter;    /* between nodes */
+  GArray *networks; /* of PsiLink: others there could be between nodes; NULL = none */
 
   struct _PsiProfile *profile; /* measured curves, NULL = none */
   char *profile_file;          /* [gpu] profile, as written, or NULL */
@@ -134,6 +137,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiMachine, psi_machine_free)
 /* What the user's scenario changes: GPUs of a node (0 = as it is) and what one GPU can send to other nodes, bytes/s and
  * direction (0 = as it is; then every GPU has an adapter of that rate, without oversubscription). */
 void psi_machine_override (PsiMachine *machine, guint gpus_per_node, double internode_bytes_per_s);
+
+/* Let the network of that name be between the nodes. FALSE, with the names there are, if the machine has none such. */
+gboolean psi_machine_choose_network (PsiMachine *machine, const char *name, GError **error);
 
 /* One line of `psisim list machines`. */
 typedef struct

@@ -197,6 +197,7 @@ psi_drawn_stream_title (const PsiStep *step, guint stream)
     [PSI_STREAM_PARAMETERS_IN] = "parameters in",
     [PSI_STREAM_TURN_OUT] = "turn out",
     [PSI_STREAM_TURN_IN] = "turn in",
+    [PSI_STREAM_TENSOR] = "tensor parallel",
   };
   static const char *const boundaries[] = { "receive forward", "receive backward", "send forward", "send backward" };
 

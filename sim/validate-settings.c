@@ -92,6 +92,7 @@ static const struct
   { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
   { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
   { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
+  { "EFA ", PSI_KEY_NETWORK, "efa" },
 };
 
 static gboolean

@@ -203,6 +203,38 @@ test_published (void)
     }
 }
 
+/* All-reduce tables of two nodes on AWS (aws-samples/awsome-distributed-training): p4de with four adapters of 100 Gb/s
+ * a node, p5. A tree sends the buffer once over the border of a node, a ring nearly twice. */
+static void
+test_efa (void)
+{
+  static const struct
+  {
+    const char *machine;
+    gint64 bytes;
+    double us, tolerance;
+  } rows[] = { { "a100", 1073741824, 26217, 0.1 }, { "a100", 536870912, 13552, 0.1 },
+               { "a100", 268435456, 7201.7, 0.1 }, { "a100", 1024, 165, 0.1 },
+               { "a100", 8, 164.3, 0.1 },          { "h100", 8, 69.1, 0.12 },
+               { "h100", 4096, 78.6, 0.15 },       { "h100", 4194304, 168.6, 0.3 },
+               { "h100", 1073741824, 4607.6, 0.1 } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autoptr (PsiMachine) machine = psi_machine_load (rows[i].machine, NULL);
+
+      g_assert_true (psi_machine_choose_network (machine, "efa", NULL));
+      PsiCollectiveCost got = cost (machine, PSI_COLLECTIVE_ALL_REDUCE, rows[i].bytes, 16, 2);
+      double us = psi_time_to_s (psi_collective_time_ps (&got)) * 1e6;
+      if (fabs (us / rows[i].us - 1) > rows[i].tolerance)
+        g_error ("%s, %" G_GINT64_FORMAT " B: %g us, published %g", rows[i].machine, rows[i].bytes, us, rows[i].us);
+      if (i > 0)
+        continue;
+      g_assert_cmpstr (got.algorithm, ==, "tree");
+      g_assert_cmpint (got.inter_bytes * 8, ==, rows[i].bytes);
+    }
+}
+
 /* More bytes never take less time, nor a gather more than the all-reduce that contains it. */
 static void
 test_monotone (void)
@@ -303,6 +335,7 @@ main (int argc, char **argv)
   g_test_add_func ("/hwmodel/collective/closed-form", test_closed_form);
   g_test_add_func ("/hwmodel/collective/network", test_network);
   g_test_add_func ("/hwmodel/collective/published", test_published);
+  g_test_add_func ("/hwmodel/collective/efa", test_efa);
   g_test_add_func ("/hwmodel/collective/monotone", test_monotone);
   g_test_add_func ("/hwmodel/collective/bounds", test_bounds);
   g_test_add_func ("/hwmodel/collective/names", test_names);

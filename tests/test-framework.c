@@ -34,6 +34,7 @@ test_guess (void)
                 { "Aleph Alpha internal (Megatron-like)", "megatron-eager" },
                 { "Aleph Alpha internal (Megatron-like) kernel: flash_attention2 + RMS kernel", "megatron-eager-rms" },
                 { "torchtitan (FSDP2)", "torchtitan" },
+                { "torchtitan (FSDP2) torch.compile; AsyncTP", "torchtitan-async-tp" },
                 { "torchtitan (FSDP2) seq_len 8192 from train_configs/llama3_8b.toml", "torchtitan-2024" },
                 { "llm-foundry/Composer FSDP1 + flash attention", "composer" },
                 { "PyTorch FSDP1", "pytorch" } };

@@ -184,6 +184,30 @@ test_override (void)
   g_assert_cmpuint (machine->inter.nics_per_node, ==, 0);
 }
 
+/* A machine has one network at a time; choosing back and forth changes nothing. */
+static void
+test_network (void)
+{
+  g_autoptr (PsiMachine) machine = psi_machine_load ("h100", NULL);
+  g_autoptr (GError) error = NULL;
+  gint64 latency_ps = machine->inter.latency_ps;
+
+  g_assert_cmpstr (machine->inter.name, ==, "ndr400");
+  g_assert_true (psi_machine_choose_network (machine, "ndr400", NULL));
+  g_assert_true (psi_machine_choose_network (machine, "efa", NULL));
+  g_assert_cmpstr (machine->inter.name, ==, "efa");
+  g_assert_cmpint (machine->inter.latency_ps, >, latency_ps);
+  g_assert_nonnull (strstr (machine->description, "efa 400 Gb/s"));
+  g_assert_false (psi_machine_choose_network (machine, "nvlink4", &error));
+  g_assert_error (error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_VALUE);
+  g_assert_cmpstr (error->message, ==, "network: 'nvlink4' is not one of 'h100-sxm-80' (allowed: efa ndr400)");
+  g_assert_true (psi_machine_choose_network (machine, "ndr400", NULL));
+  g_assert_cmpint (machine->inter.latency_ps, ==, latency_ps);
+
+  g_autoptr (PsiMachine) ideal = psi_machine_load ("ideal", NULL);
+  g_assert_false (psi_machine_choose_network (ideal, "efa", NULL));
+}
+
 static void
 test_list (void)
 {
@@ -232,7 +256,7 @@ static const struct
     "[link cable] source is missing" },
   { "[node]\n", "[nodes]\n", PSI_MACHINE_ERROR_VALUE, "group [node] is missing" },
   { "[link cable]", "[cable]", PSI_MACHINE_ERROR_VALUE, "unknown group [cable]" },
-  { "kind = network", "kind = pcie", PSI_MACHINE_ERROR_VALUE, "is a second link of its tier after [link wire]" },
+  { "kind = network", "kind = pcie", PSI_MACHINE_ERROR_VALUE, "is a second link inside the node after [link wire]" },
   { "gpus = 4", "gpus = 4\nideal = yes", PSI_MACHINE_ERROR_VALUE, "stands beside [node] ideal = yes" },
   { "gpus = 4", "gpus = 4\nideal = maybe", PSI_MACHINE_ERROR_VALUE, "'maybe' is not yes or no" },
   { "gpus = 4", "gpus = 4\ngpus = 5", PSI_MACHINE_ERROR_SYNTAX, "[node] gpus stands twice" },
@@ -346,6 +370,7 @@ main (int argc, char **argv)
   g_test_add_func ("/hwmodel/machine/ideal", test_ideal);
   g_test_add_func ("/hwmodel/machine/file", test_file);
   g_test_add_func ("/hwmodel/machine/override", test_override);
+  g_test_add_func ("/hwmodel/machine/network", test_network);
   g_test_add_func ("/hwmodel/machine/list", test_list);
   g_test_add_func ("/hwmodel/machine/wrong", test_wrong);
   g_test_add_func ("/hwmodel/machine/missing-link", test_missing_link);

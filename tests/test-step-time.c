@@ -36,6 +36,19 @@ test_host (void)
   g_assert_cmpfloat_with_epsilon (slow_s / per_layer_s, 3.2, 0.4);
 }
 
+/* Each expert is a kernel of its own for the host: forward and twice backward, two products each. */
+static void
+test_experts (void)
+{
+#define EXPERTS                                                                                                        \
+  "model=custom family=moe hidden=256 heads=4 ffn=256 vocab=1024 sequence=64 experts_per_token=2 machine=a100 "        \
+  "framework=megatron "
+  double few_s = step_s (EXPERTS "experts=8 layers=24") - step_s (EXPERTS "experts=8 layers=12");
+  double many_s = step_s (EXPERTS "experts=64 layers=24") - step_s (EXPERTS "experts=64 layers=12");
+
+  g_assert_cmpfloat_with_epsilon ((many_s - few_s) / 12, 56 * 2 * 3 * 12e-6, 0.1 * 56 * 2 * 3 * 12e-6);
+}
+
 #define LLAMA "model=llama-2-7b machine=h100 dp=8 zero=3 micro_batch=1 sequence=8192 "
 
 static void
@@ -101,6 +114,19 @@ test_sums (void)
   g_assert_cmpint (gradient_bytes (DATA " compression=bf16"), ==, once); /* they are in 16 bits already */
 }
 
+/* ZeRO-1 sends each gradient once, DeepSpeed's pipelines twice. */
+static void
+test_whole_sums (void)
+{
+#define ZERO "model=gpt2 machine=a100 dp=4 zero=1 pp=2 micro_batches=2 tied=no "
+  gint64 scattered = gradient_bytes (ZERO "framework=megatron"),
+         whole = gradient_bytes (ZERO "framework=megatron-deepspeed");
+
+  /* all but the 4 bytes of the global norm */
+  g_assert_cmpfloat_with_epsilon ((double) whole / (double) scattered, 2, 1e-5);
+  g_assert_cmpint (gradient_bytes (ZERO "framework=megatron-deepspeed precision=fp16"), <, whole / 3);
+}
+
 /* Embedding and head share a matrix of 50257 x 768 in 16 bits: first and last rank send it to each other. */
 static void
 test_tied (void)
@@ -110,6 +136,76 @@ test_tied (void)
 
   g_assert_cmpint (not_tied, ==, 0);
   g_assert_cmpint (tied, ==, 2 * 50257 * 768 * 2);
+}
+
+#define TENSOR "model=llama-2-7b machine=a100 dp=1 tp=8 micro_batches=3 micro_batch=2 sequence=4096 "
+
+static gint64
+tensor_bytes (const char *flags)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, "%s", flags);
+
+  return plan_of (report)->by_kind[PSI_TRAFFIC_TENSOR];
+}
+
+/* Collectives beside weight gradients: two of four for each layer and one for the head leave the critical path, and no
+ * byte less travels. With sequence parallelism the inputs of as many products are gathered once more, 7 S each. */
+static void
+test_tensor_overlap (void)
+{
+  const gint64 gather = 7 * (gint64) (2 * 4096) * 4096 * 2;
+  double waits_s = step_s (TENSOR "framework=megatron"), beside_s = step_s (TENSOR "framework=megatron-core");
+
+  g_assert_cmpint (tensor_bytes (TENSOR "framework=megatron"), ==, tensor_bytes (TENSOR "framework=megatron-core"));
+  g_assert_cmpfloat (beside_s, <, 0.97 * waits_s);
+  g_assert_cmpfloat (beside_s, >, 0.8 * waits_s);
+  g_assert_cmpint (tensor_bytes (TENSOR "framework=megatron sequence_parallel=yes") -
+                       tensor_bytes (TENSOR "framework=megatron-deepspeed sequence_parallel=yes"),
+                   ==, 3 * (2 * 32 + 1) * gather);
+}
+
+/* Products in pieces hide what gathers and scattered sums are left: the same bytes, less time, but never less than the
+ * work alone. Not for nvfp4, and not without sequence parallelism, where there is nothing to gather. */
+static void
+test_pieces (void)
+{
+#define PIECES                                                                                                         \
+  "model=llama-3-70b machine=b200 layers=8 dp=1 tp=8 micro_batches=2 micro_batch=2 sequence=8192 grad_dtype=bf16 "
+#define SHARDED PIECES "sequence_parallel=yes "
+  g_autoptr (PsiReport) report = run_flags (FALSE, SHARDED "framework=megatron-bridge");
+  const PsiRankReport *rank = rank_of (plan_of (report), 0);
+  double core_s = step_s (SHARDED "framework=megatron-core"), bridge_s = step_s (SHARDED "framework=megatron-bridge");
+
+  g_assert_cmpint (tensor_bytes (SHARDED "framework=megatron-core"), ==,
+                   tensor_bytes (SHARDED "framework=megatron-bridge"));
+  g_assert_cmpfloat (bridge_s, <, 0.97 * core_s);
+  g_assert_cmpint (rank->exposed_ps[PSI_TRAFFIC_TENSOR], <, rank->time_ps[PSI_TIME_COMPUTE] / 10);
+  g_assert_cmpfloat (bridge_s, >, 1e-12 * (double) rank->time_ps[PSI_TIME_COMPUTE]);
+  g_assert_cmpfloat (step_s (SHARDED "precision=nvfp4 framework=megatron-core"), ==,
+                     step_s (SHARDED "precision=nvfp4 framework=megatron-bridge"));
+  g_assert_cmpfloat (step_s (PIECES "framework=megatron-core"), ==, step_s (PIECES "framework=megatron-bridge"));
+  g_assert_cmpfloat (step_s (SHARDED "pp=2 schedule=zb-h1 framework=megatron-bridge"), <,
+                     step_s (SHARDED "pp=2 schedule=zb-h1 framework=megatron-core"));
+  g_assert_cmpfloat (step_s (SHARDED "recompute=full framework=torchtitan-async-tp"), <,
+                     step_s (SHARDED "recompute=full framework=torchtitan"));
+}
+
+/* 24 of the 108 multiprocessors of an A100 belong to NCCL as long as a collective runs: with a network so slow that one
+ * always does, all work takes 108/84 of its time; with none beside it, its own. */
+static void
+test_shared_gpu (void)
+{
+#define SHARED "model=llama-2-7b machine=a100 micro_batches=2 sequence=2048 "
+  g_autoptr (PsiReport) alone = run_flags (FALSE, SHARED "dp=1");
+  g_autoptr (PsiReport) beside = run_flags (FALSE, SHARED "dp=8 zero=3 gpus_per_node=1 internode=1Gb/s");
+  g_autoptr (PsiReport) partly = run_flags (FALSE, SHARED "dp=8 zero=3");
+  double one = (double) rank_of (plan_of (alone), 0)->time_ps[PSI_TIME_COMPUTE];
+  double all = (double) rank_of (plan_of (beside), 0)->time_ps[PSI_TIME_COMPUTE];
+  double some = (double) rank_of (plan_of (partly), 0)->time_ps[PSI_TIME_COMPUTE];
+
+  g_assert_cmpfloat_with_epsilon (all / one, 108 / 84.0, 1e-4);
+  g_assert_cmpfloat (some, >, 1.005 * one);
+  g_assert_cmpfloat (some, <, all);
 }
 
 static void
@@ -130,11 +226,16 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/plan/step-time/host", test_host);
+  g_test_add_func ("/plan/step-time/experts", test_experts);
   g_test_add_func ("/plan/step-time/attention", test_attention);
   g_test_add_func ("/plan/step-time/published", test_published);
   g_test_add_func ("/plan/step-time/blocking", test_blocking);
   g_test_add_func ("/plan/step-time/sums", test_sums);
+  g_test_add_func ("/plan/step-time/whole-sums", test_whole_sums);
   g_test_add_func ("/plan/step-time/tied", test_tied);
+  g_test_add_func ("/plan/step-time/tensor-overlap", test_tensor_overlap);
+  g_test_add_func ("/plan/step-time/pieces", test_pieces);
+  g_test_add_func ("/plan/step-time/shared-gpu", test_shared_gpu);
   g_test_add_func ("/plan/step-time/band", test_band);
   return g_test_run ();
 }

@@ -65,7 +65,8 @@ find_operation (const char *word, PsiCollectiveOp *ret_op, GError **error)
 static PsiMachine *
 load_machine (const PsiArguments *arguments, PsiGroupShape *ret_shape, GError **error)
 {
-  static const PsiKeyId used[] = { PSI_KEY_MACHINE, PSI_KEY_GPUS, PSI_KEY_GPUS_PER_NODE, PSI_KEY_INTERNODE };
+  static const PsiKeyId used[] = { PSI_KEY_MACHINE, PSI_KEY_GPUS, PSI_KEY_GPUS_PER_NODE, PSI_KEY_NETWORK,
+                                   PSI_KEY_INTERNODE };
   g_autoptr (PsiSettings) settings = psi_settings_new ();
 
   for (guint i = 0; i < arguments->flags->len; i++)
@@ -92,6 +93,9 @@ load_machine (const PsiArguments *arguments, PsiGroupShape *ret_shape, GError **
     }
   g_autoptr (PsiMachine) machine = psi_machine_load (name, error);
   if (machine == NULL)
+    return NULL;
+  if (psi_settings_has (settings, PSI_KEY_NETWORK) &&
+      !psi_machine_choose_network (machine, psi_settings_text (settings, PSI_KEY_NETWORK), error))
     return NULL;
   psi_machine_override (
       machine,

@@ -441,6 +441,7 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .flash_generation = plan->flash_generation,
                         .compile = plan->compile,
                         .megatron = plan->megatron,
+                        .sum_bytes = plan->gradient_bytes_each,
                         .framework = plan->framework,
                         .memory = plan->memory,
                         .fused_loss = plan->fused_loss,

@@ -10,6 +10,13 @@
  * times come from hwmodel, those of matrix products and attention at the clock of a GPU in training. Kernels of FIXED
  * time launch nothing.
  *
+ *   work W beside a collective of time C:   W' = min (W / (1 - s), W + s C)
+ *
+ * since the collective's kernel holds a share s of the multiprocessors as long as it runs (24 of 132 on an H100; 18.9 %
+ * slower on average in arXiv 2507.03114). The collective is not slowed down by the work. Where products are cut into t
+ * pieces for the t members of the group, copy engines move the pieces and leave the multiprocessors alone; the pieces
+ * of a scattered sum are added up by a kernel that reads S and writes S / t.
+ *
  * Limits: the group is taken as neighbouring GPUs here; the time on links comes from the run. */
 #include "step.h"
 
@@ -45,9 +52,17 @@ work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kin
   return work;
 }
 
+PsiTime
+psi_step_beside_ps (const PsiMachine *machine, PsiTime work_ps, PsiTime collective_ps)
+{
+  double share = psi_collective_sm_share (machine);
+
+  return (PsiTime) MIN ((double) work_ps / (1 - share), (double) work_ps + share * (double) collective_ps);
+}
+
 /* Of the tensor-parallel group alone on the machine. */
 static double
-collective_s (const PsiPlan *plan, const PsiMachine *machine, const PsiSegment *segment)
+collective_s (const PsiPlan *plan, const PsiMachine *machine, PsiCommOp comm, const PsiSegment *segment)
 {
   static const PsiCollectiveOp ops[] = { [PSI_COMM_ALL_REDUCE] = PSI_COLLECTIVE_ALL_REDUCE,
                                          [PSI_COMM_ALL_GATHER] = PSI_COLLECTIVE_ALL_GATHER,
@@ -63,8 +78,76 @@ collective_s (const PsiPlan *plan, const PsiMachine *machine, const PsiSegment *
 
   if (segment->comm_group != PSI_GROUP_TP)
     return 0;
-  psi_collective_cost (machine, ops[segment->comm], segment->comm_bytes, &shape, &cost);
+  psi_collective_cost (machine, ops[comm], segment->comm_bytes, &shape, &cost);
   return psi_time_to_s (psi_collective_time_ps (&cost));
+}
+
+/* What a segment's kernels and collectives are, before the host has its say. */
+typedef struct
+{
+  Work work, beside, again; /* all kernels of the segment; of the weight half, beside the collective; its last ones */
+  double comm_s, gather_s;
+  double whole_s, pieces_s; /* products beside the collective, at once and piece by piece */
+  gboolean before;          /* they stand before it, else after it */
+  double sum_s;             /* a scattered sum in pieces leaves them to be added up */
+} Stretch;
+
+/* Products cut along their rows, one piece for each member of the group. Each piece is a kernel of its own. */
+static void
+cut (Stretch *stretch, const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, guint first, guint n,
+     double issue_s)
+{
+  stretch->whole_s = work_of (plan, machine, kind, first, n, NULL).gpu_s;
+  for (guint i = first; i < first + n; i++)
+    {
+      PsiKernel piece = g_array_index (kind->kernels, PsiKernel, i);
+      double piece_s;
+
+      piece.m = MAX (piece.m / plan->tp, 1);
+      piece.flops /= plan->tp;
+      piece.bytes /= plan->tp;
+      piece_s = psi_gpu_kernel_s (&machine->gpu, &piece);
+      if (piece.kind == PSI_KERNEL_GEMM)
+        piece_s /= machine->gpu.training_clock;
+      stretch->pieces_s += plan->tp * piece_s;
+      stretch->work.host_s += (plan->tp - 1) * piece.launches * issue_s;
+    }
+}
+
+static Stretch
+stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, const PsiSegment *segment,
+            double issue_s, double *flops)
+{
+  Stretch stretch = { .before = segment->pieces_before_n > 0 };
+  guint end = segment->first_kernel + segment->n_kernels;
+
+  stretch.work = work_of (plan, machine, kind, segment->first_kernel, segment->n_kernels, flops);
+  if (segment->comm == PSI_COMM_NONE)
+    return stretch;
+  stretch.comm_s = collective_s (plan, machine, segment->comm, segment);
+  stretch.work.host_s += COLLECTIVE_CALLS * issue_s;
+  if (segment->beside_n > 0)
+    stretch.beside = work_of (plan, machine, kind, segment->beside_first, segment->beside_n, NULL);
+  if (stretch.comm_s > 0 && stretch.before)
+    {
+      const PsiKernel sum = { .kind = PSI_KERNEL_MEMORY,
+                              .dtype = PSI_DTYPE_BF16,
+                              .launches = 1,
+                              .batch = 1,
+                              .bytes = (double) segment->comm_bytes * (1 + 1.0 / plan->tp) };
+
+      cut (&stretch, plan, machine, kind, end - segment->pieces_before_n, segment->pieces_before_n, issue_s);
+      stretch.sum_s = psi_gpu_kernel_s (&machine->gpu, &sum);
+    }
+  else if (stretch.comm_s > 0 && segment->pieces_after_n > 0)
+    cut (&stretch, plan, machine, kind, end, segment->pieces_after_n, issue_s);
+  if (segment->again_n > 0)
+    {
+      stretch.again = work_of (plan, machine, kind, end - segment->again_n, segment->again_n, NULL);
+      stretch.gather_s = collective_s (plan, machine, PSI_COMM_ALL_GATHER, segment);
+      stretch.work.host_s += COLLECTIVE_CALLS * issue_s;
+    }
+  return stretch;
 }
 
 /* Passes that follow without a break, first .. last, of one layer. */
@@ -72,37 +155,47 @@ static void
 cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, guint first,
              guint last)
 {
+  gint64 issue_ps = plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch;
   double busy_s = 0, host_s = 0;
-  g_autoptr (GArray) works = g_array_new (FALSE, FALSE, sizeof (Work));
+  g_autoptr (GArray) stretches = g_array_new (FALSE, FALSE, sizeof (Stretch));
 
   for (guint pass = first; pass <= last; pass++)
     for (guint i = 0; i < kind->segments[pass]->len; i++)
       {
         const PsiSegment *segment = &g_array_index (kind->segments[pass], PsiSegment, i);
-        Work work = work_of (plan, machine, kind, segment->first_kernel, segment->n_kernels, &cost->flops[pass]);
+        Stretch stretch = stretch_of (plan, machine, kind, segment, psi_time_to_s (issue_ps), &cost->flops[pass]);
 
-        busy_s += work.gpu_s;
-        if (segment->comm != PSI_COMM_NONE)
-          {
-            gint64 issue_ps = plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch;
+        double hidden_s = stretch.pieces_s > 0 ? stretch.pieces_s * (plan->tp - 1) / plan->tp : stretch.beside.gpu_s;
 
-            work.host_s += COLLECTIVE_CALLS * psi_time_to_s (issue_ps);
-            busy_s += collective_s (plan, machine, segment);
-          }
-        host_s += work.host_s;
-        g_array_append_val (works, work);
+        busy_s += stretch.work.gpu_s + stretch.pieces_s - stretch.whole_s + stretch.sum_s +
+                  MAX (stretch.comm_s - hidden_s, 0) + MAX (stretch.gather_s - stretch.again.gpu_s, 0);
+        host_s += stretch.work.host_s;
+        g_array_append_val (stretches, stretch);
       }
   double late = host_s > busy_s ? (host_s - busy_s) / host_s : 0;
   guint w = 0;
+  double moved_s = 0; /* from the beginning of a stretch to beside the collective before it; negative: to it */
   for (guint pass = first; pass <= last; pass++)
     for (guint i = 0; i < kind->segments[pass]->len; i++, w++)
       {
         const PsiSegment *segment = &g_array_index (kind->segments[pass], PsiSegment, i);
-        const Work *work = &g_array_index (works, Work, w);
+        const Stretch *stretch = &g_array_index (stretches, Stretch, w);
         PsiPiece piece = { .comm = segment->comm, .group = segment->comm_group, .comm_bytes = segment->comm_bytes };
+        PsiTime beside_ps = psi_time_from_s (stretch->beside.gpu_s + late * stretch->beside.host_s);
 
-        piece.time_ps = psi_time_from_s (work->gpu_s + late * work->host_s);
-        cost->pass_ps[pass] += piece.time_ps;
+        double first_s = stretch->pieces_s / plan->tp, own_s = stretch->work.gpu_s - moved_s;
+
+        cost->pass_ps[pass] += psi_time_from_s (stretch->work.gpu_s + late * stretch->work.host_s);
+        moved_s = stretch->before ? -stretch->sum_s : stretch->whole_s - first_s;
+        if (stretch->before)
+          own_s -= stretch->whole_s - first_s;
+        piece.pieces_ps = psi_time_from_s (stretch->pieces_s - first_s);
+        piece.time_ps = psi_time_from_s (MAX (own_s, 0) + late * stretch->work.host_s);
+        piece.again_ps = psi_time_from_s (stretch->again.gpu_s + late * stretch->again.host_s);
+        piece.stretch_ps =
+            psi_step_beside_ps (machine, piece.again_ps, psi_time_from_s (stretch->gather_s)) - piece.again_ps;
+        piece.beside_ps = psi_step_beside_ps (machine, beside_ps, psi_time_from_s (stretch->comm_s));
+        cost->beside_ps += beside_ps;
         g_array_append_val (cost->pieces[pass], piece);
       }
 }

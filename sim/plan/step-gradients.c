@@ -2,7 +2,8 @@
 /* The synchronous end of a step.
  *
  *   zero 0     bucket ready -> all-reduce -> update                         2 (D-1)/D bytes of gradients per GPU
- *   zero 1     bucket ready -> reduce-scatter -> update a share -> all-gather of parameters
+ *   zero 1     bucket ready -> reduce-scatter (under DeepSpeed's pipelines all-reduce) -> update a share -> all-gather
+ *              of parameters
  *   zero 2, 3  every layer's gradients reduce-scatter after each backward; zero 3 gathers instead of keeping parameters
  *   server     gradients gathered at a root, updated there, sent back: (D-1) Psi_P in and out of the root
  *
@@ -143,6 +144,53 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *to
   rank->ready[layer] = end;
 }
 
+/* Each rank needs the whole sum, or its share of it. */
+static PsiCollectiveOp
+sum_of (const PsiPlan *plan)
+{
+  gboolean whole =
+      plan->zero == 0 || (plan->zero == 1 && plan->framework->whole_sums && plan->gradient_bytes_each == 4);
+
+  return whole ? PSI_COLLECTIVE_ALL_REDUCE : PSI_COLLECTIVE_REDUCE_SCATTER;
+}
+
+/* Is it the last token of the rank that adds to its part's gradients? */
+static gboolean
+is_last (const PsiStep *step, const PsiStepRank *rank, const PsiToken *token)
+{
+  const GArray *list = step->schedule->lists[rank->list];
+
+  for (guint i = list->len; i > 0; i--)
+    {
+      const PsiToken *other = &g_array_index (list, PsiToken, i - 1);
+
+      if ((other->kind == PSI_TOKEN_BACKWARD || other->kind == PSI_TOKEN_BACKWARD_WEIGHT) &&
+          other->chunk == token->chunk)
+        return other->micro_batch == token->micro_batch;
+    }
+  return FALSE;
+}
+
+PsiTime
+psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, const PsiToken *token)
+{
+  const PsiPlan *plan = step->plan;
+  PsiCollectiveOp op = sum_of (plan);
+  LayerWork work = { 0 };
+
+  if (plan->cyclic || plan->parameter_server || step->schedule->places != NULL)
+    return 0;
+  gboolean each_time = plan->zero >= 2 && (!plan->fsdp || plan->pp == 1);
+  if (!each_time && ((plan->zero < 2 && !plan->overlap_grads) || !is_last (step, rank, token)))
+    return 0;
+  add_layer_work (step, rank, layer, &work);
+  return psi_step_collective_alone_ps (step, rank, PSI_STREAM_GRADIENTS, op,
+                                       plan->zero >= 2 ? PSI_DIMENSION_SHARD : PSI_DIMENSION_DP,
+                                       wire_bytes (step, work.dense_bytes), PSI_TRAFFIC_GRADIENTS) +
+         psi_step_collective_alone_ps (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_EXPERT_DP,
+                                       wire_bytes (step, work.expert_bytes), PSI_TRAFFIC_GRADIENTS);
+}
+
 void
 psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch)
 {
@@ -153,7 +201,7 @@ psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micr
       step->schedule->places != NULL || micro_batch + 1 >= step->schedule->micro_batches ||
       (micro_batch + 1) % psi_settings_count (step->settings, PSI_KEY_REDUCE_EVERY) != 0)
     return;
-  PsiCollectiveOp op = plan->zero == 0 ? PSI_COLLECTIVE_ALL_REDUCE : PSI_COLLECTIVE_REDUCE_SCATTER;
+  PsiCollectiveOp op = sum_of (plan);
   for (guint l = step->partition.first[part + 1]; l > step->partition.first[part]; l--)
     {
       add_layer_work (step, rank, l - 1, &work);
@@ -242,7 +290,7 @@ static void
 reduce_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
 {
   const PsiPlan *plan = step->plan;
-  PsiCollectiveOp op = plan->zero == 0 ? PSI_COLLECTIVE_ALL_REDUCE : PSI_COLLECTIVE_REDUCE_SCATTER;
+  PsiCollectiveOp op = sum_of (plan);
   PsiOpId last_mark = g_array_index (rank->marks, PsiOpId, rank->marks->len - 1);
 
   if (plan->zero >= 2)

@@ -219,3 +219,20 @@ psi_step_links_alike (const PsiStep *step)
     }
   return alike;
 }
+
+double
+psi_step_narrowest_wires (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *to)
+{
+  const PsiPlan *plan = step->plan;
+  guint replicas = from->count > 1 ? MIN (plan->dp * plan->tp * plan->cp, step->machine->gpus_per_node) : 1;
+  double share = 1;
+
+  for (guint i = 0; i < replicas; i++)
+    {
+      guint at = i % plan->tp * step->strides[PSI_STRIDE_TP] + i / plan->tp % plan->cp * step->strides[PSI_STRIDE_CP] +
+                 i / plan->tp / plan->cp * step->strides[PSI_STRIDE_DP];
+
+      share = MIN (share, psi_topology_wire_share (&step->topology, from->first_gpu + at, to->first_gpu + at));
+    }
+  return share;
+}

@@ -19,21 +19,6 @@ enum
   OUT_BACKWARD
 };
 
-static const struct
-{
-  PsiCollectiveOp op;
-} comm_ops[] = { [PSI_COMM_ALL_REDUCE] = { PSI_COLLECTIVE_ALL_REDUCE },
-                 [PSI_COMM_ALL_GATHER] = { PSI_COLLECTIVE_ALL_GATHER },
-                 [PSI_COMM_REDUCE_SCATTER] = { PSI_COLLECTIVE_REDUCE_SCATTER },
-                 [PSI_COMM_ALL_TO_ALL] = { PSI_COLLECTIVE_ALL_TO_ALL },
-                 [PSI_COMM_SEND_RECV] = { PSI_COLLECTIVE_SEND_RECV } };
-static const PsiDimension comm_dimensions[] = {
-  [PSI_GROUP_TP] = PSI_DIMENSION_TP, [PSI_GROUP_CP] = PSI_DIMENSION_CP, [PSI_GROUP_EP] = PSI_DIMENSION_EP
-};
-static const PsiTraffic comm_traffic[] = {
-  [PSI_GROUP_TP] = PSI_TRAFFIC_TENSOR, [PSI_GROUP_CP] = PSI_TRAFFIC_CONTEXT, [PSI_GROUP_EP] = PSI_TRAFFIC_EXPERTS
-};
-
 PsiStepRank *
 psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch)
 {
@@ -51,52 +36,6 @@ psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint6
     if (schedule->parts[i] == part)
       return &step->ranks[i % schedule->n_ranks * step->n_classes + class];
   g_assert_not_reached ();
-}
-
-/* Ops of one layer pass appended to the compute stream: work, with collectives between. */
-typedef struct
-{
-  PsiOpId first, last;
-} Ops;
-
-static void
-add_pieces (PsiStep *step, PsiStepRank *rank, const GArray *pieces, guint tag, const PsiToken *token, guint part,
-            PsiTime *pending_ps, Ops *ops)
-{
-  for (guint i = 0; i < pieces->len; i++)
-    {
-      const PsiPiece *piece = &g_array_index (pieces, PsiPiece, i);
-
-      *pending_ps += piece->time_ps;
-      if (piece->comm == PSI_COMM_NONE || psi_step_group_size (step, comm_dimensions[piece->group]) <= 1)
-        continue;
-      if (*pending_ps > 0 || ops->first == PSI_OP_NONE)
-        {
-          ops->last = psi_program_work (rank->program, PSI_STREAM_COMPUTE, *pending_ps, tag);
-          psi_program_label (rank->program, ops->last, token->micro_batch, (gint32) part);
-          if (ops->first == PSI_OP_NONE)
-            ops->first = ops->last;
-          *pending_ps = 0;
-        }
-      PsiOpId op = psi_step_collective (step, rank, PSI_STREAM_COMPUTE, comm_ops[piece->comm].op,
-                                        comm_dimensions[piece->group], piece->comm_bytes, comm_traffic[piece->group]);
-      if (op != PSI_OP_NONE)
-        {
-          psi_program_label (rank->program, op, token->micro_batch, (gint32) part);
-          ops->last = op;
-        }
-    }
-}
-
-static void
-flush_work (PsiStepRank *rank, guint tag, const PsiToken *token, guint part, PsiTime pending_ps, Ops *ops)
-{
-  if (pending_ps == 0 && ops->first != PSI_OP_NONE)
-    return;
-  ops->last = psi_program_work (rank->program, PSI_STREAM_COMPUTE, pending_ps, tag);
-  psi_program_label (rank->program, ops->last, token->micro_batch, (gint32) part);
-  if (ops->first == PSI_OP_NONE)
-    ops->first = ops->last;
 }
 
 /* What the forward of a layer keeps for its backward. */
@@ -231,8 +170,8 @@ shift_of (const PsiStep *step, const PsiStepRank *rank, PsiTokenKind kind, guint
 /* Ops of a part's pass. A layer waits only for what it reads itself, so that branches run at the same time. */
 typedef struct
 {
-  Ops ops;     /* of the whole part */
-  Ops *layers; /* [layers of the part] */
+  PsiOps ops;     /* of the whole part */
+  PsiOps *layers; /* [layers of the part] */
   guint first_layer;
   gint64 bytes;
 } EdgeData;
@@ -244,7 +183,7 @@ edge_data_clear (EdgeData *edge)
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (EdgeData, edge_data_clear)
 
-static Ops *
+static PsiOps *
 ops_of (const EdgeData *edge, guint layer)
 {
   return &edge->layers[layer - edge->first_layer];
@@ -358,8 +297,7 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
   gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
-  g_auto (EdgeData)
-      edge = { .ops = { PSI_OP_NONE, PSI_OP_NONE }, .layers = g_new (Ops, n_layers), .first_layer = first_layer };
+  g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
 
   for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
     {
@@ -370,12 +308,14 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       guint before[PSI_STREAM_PARAMETERS + 1];
       note_lengths (rank, before);
       PsiOpId gathered = psi_step_gather (step, rank, l, TRUE);
-      Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
+      PsiOps ops = PSI_NO_OPS;
       PsiTime pending_ps = 0;
 
-      add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_FORWARD, token, part, &pending_ps, &ops);
+      psi_step_add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_FORWARD, token, part, FALSE, &pending_ps,
+                           &ops);
       pending_ps += psi_step_offload_layer_ps (step, kind, l, kept, cost->pass_ps[PSI_PASS_FORWARD]);
-      flush_work (rank, PSI_TAG_FORWARD, token, part, pending_ps, &ops);
+      pending_ps += psi_step_shared_ps (step, rank, l, gathered, 0, cost->pass_ps[PSI_PASS_FORWARD]);
+      psi_step_flush_work (rank, PSI_TAG_FORWARD, token, part, pending_ps, &ops);
       psi_step_end_use (step, rank, token, l, gathered, ops.first, ops.last);
       psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, kept);
       if (psi_step_offloads_activations (step, l))
@@ -411,8 +351,7 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
   gboolean input_half = token->kind != PSI_TOKEN_BACKWARD_WEIGHT, weight_half = token->kind != PSI_TOKEN_BACKWARD_INPUT;
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
-  g_auto (EdgeData)
-      edge = { .ops = { PSI_OP_NONE, PSI_OP_NONE }, .layers = g_new (Ops, n_layers), .first_layer = first_layer };
+  g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
 
   for (guint l = step->partition.first[part + 1]; l > step->partition.first[part]; l--)
     {
@@ -426,31 +365,40 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       guint before[PSI_STREAM_PARAMETERS + 1];
       note_lengths (rank, before);
       PsiOpId gathered = psi_step_gather (step, rank, layer, FALSE), begin = PSI_OP_NONE;
-      Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
-      PsiTime pending_ps = 0;
+      PsiOps ops = PSI_NO_OPS;
+      PsiTime pending_ps = 0, work_ps = (input_half ? cost->pass_ps[PSI_PASS_BACKWARD_INPUT] : 0) +
+                                        (weight_half ? cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT] : 0);
 
       if (recomputes && input_half)
         {
-          Ops again_ops = { PSI_OP_NONE, PSI_OP_NONE };
+          PsiOps again_ops = PSI_NO_OPS;
           PsiTime again_ps = plan->recompute == PSI_RECOMPUTE_SELECTIVE ? cost->selective_ps : 0;
 
           if (plan->recompute == PSI_RECOMPUTE_FULL)
-            add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_RECOMPUTE, token, part, &again_ps,
-                        &again_ops);
-          flush_work (rank, PSI_TAG_RECOMPUTE, token, part, again_ps, &again_ops);
+            psi_step_add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_RECOMPUTE, token, part, FALSE,
+                                 &again_ps, &again_ops);
+          psi_step_flush_work (rank, PSI_TAG_RECOMPUTE, token, part, again_ps, &again_ops);
           psi_program_delta (rank->program, again_ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, MAX (again, 0));
           psi_program_after (rank->program, again_ops.first, gathered, 0);
           begin = again_ops.first;
         }
       if (input_half)
-        add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_INPUT], PSI_TAG_BACKWARD, token, part, &pending_ps,
-                    &ops);
+        psi_step_add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_INPUT], PSI_TAG_BACKWARD, token, part,
+                             weight_half, &pending_ps, &ops);
+      if (input_half && weight_half) /* has run already */
+        pending_ps -= cost->beside_ps;
       if (weight_half)
-        add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_WEIGHT], input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT,
-                    token, part, &pending_ps, &ops);
+        psi_step_add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_WEIGHT],
+                             input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, FALSE, &pending_ps, &ops);
+      pending_ps = MAX (pending_ps, 0);
+      if (recomputes && input_half)
+        work_ps += plan->recompute == PSI_RECOMPUTE_SELECTIVE ? cost->selective_ps : cost->pass_ps[PSI_PASS_FORWARD];
+      pending_ps +=
+          psi_step_shared_ps (step, rank, layer, gathered,
+                              weight_half ? psi_step_gradients_beside_ps (step, rank, layer, token) : 0, work_ps);
       if (input_half)
         pending_ps += psi_step_offload_layer_ps (step, kind, layer, kept, cost->pass_ps[PSI_PASS_BACKWARD_INPUT]);
-      flush_work (rank, input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, pending_ps, &ops);
+      psi_step_flush_work (rank, input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, pending_ps, &ops);
       if (input_half && psi_step_offloads_activations (step, layer))
         psi_program_delta (rank->program, begin != PSI_OP_NONE ? begin : ops.first, FALSE, PSI_MEMORY_ACTIVATIONS,
                            kept);
@@ -472,7 +420,7 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
           if (plan->zero >= 2 && !plan->cyclic)
             psi_step_scatter_gradients (step, rank, token, layer, is_first, ops.first, ops.last);
         }
-      *ops_of (&edge, layer) = (Ops){ begin != PSI_OP_NONE ? begin : ops.first, ops.last };
+      *ops_of (&edge, layer) = (PsiOps){ begin != PSI_OP_NONE ? begin : ops.first, ops.last, PSI_OP_NONE };
       if (edge.ops.first == PSI_OP_NONE)
         edge.ops.first = ops_of (&edge, layer)->first;
       edge.ops.last = ops.last;

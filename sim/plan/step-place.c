@@ -126,6 +126,7 @@ typedef struct
   PsiRoute route;
   const PsiStepRank *server; /* worker: the other end, and how the bytes get there */
   PsiRoute server_route;
+  PsiTime alone_ps; /* collective */
 } Target;
 
 static void
@@ -190,6 +191,7 @@ typedef struct
   CallKey key;
   guint slot;
   PsiTransferId transfer;
+  PsiTime alone_ps; /* of a collective on an idle machine */
 } Call;
 
 static gboolean
@@ -223,9 +225,10 @@ collective_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target
                                                                     : data_index / size);
 
   PsiRouteKind kind = call->what == PSI_COLLECTIVE_ALL_TO_ALL ? PSI_ROUTE_SPREAD : PSI_ROUTE_RING;
-  *ret_target = (Target){ port_for (step, key, FALSE),
-                          psi_step_transfer (step, &cost, &info),
-                          { kind, dimension, shape.ranks_per_node, 0, TRUE, TRUE } };
+  *ret_target = (Target){ .port = port_for (step, key, FALSE),
+                          .transfer = psi_step_transfer (step, &cost, &info),
+                          .route = { kind, dimension, shape.ranks_per_node, 0, TRUE, TRUE },
+                          .alone_ps = psi_collective_time_ps (&cost) };
   return TRUE;
 }
 
@@ -311,24 +314,6 @@ crosses_node (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *t
   return low / node != (low + distance) / node;
 }
 
-/* Between two GPUs of a mesh, or any two of the equal ones they stand for. */
-static double
-narrowest_wires (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *to)
-{
-  const PsiPlan *plan = step->plan;
-  guint replicas = from->count > 1 ? MIN (plan->dp * plan->tp * plan->cp, step->machine->gpus_per_node) : 1;
-  double share = 1;
-
-  for (guint i = 0; i < replicas; i++)
-    {
-      guint at = i % plan->tp * step->strides[PSI_STRIDE_TP] + i / plan->tp % plan->cp * step->strides[PSI_STRIDE_CP] +
-                 i / plan->tp / plan->cp * step->strides[PSI_STRIDE_DP];
-
-      share = MIN (share, psi_topology_wire_share (&step->topology, from->first_gpu + at, to->first_gpu + at));
-    }
-  return share;
-}
-
 /* Between a worker and the root. Only the worker waits for it: the port is its own, the links are both ends'. */
 static gboolean
 worker_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
@@ -344,7 +329,7 @@ worker_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *re
   if (rank->is_root || call->bytes <= 0)
     return FALSE;
   if (!crosses && step->topology.mesh_links > 0)
-    shape.wire_share = narrowest_wires (step, root, rank);
+    shape.wire_share = psi_step_narrowest_wires (step, root, rank);
   psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, call->bytes, &shape, &cost);
   PsiTransferInfo info = psi_step_transfer_info (call->traffic, call->bytes, 1);
   g_autofree char *key = g_strdup_printf ("worker/%u/%d", rank->id, outward);
@@ -389,7 +374,7 @@ message_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *r
   g_autofree char *key = g_strdup_printf ("pair/%u/%u/%u/%u", from->id, to->id, call->what, call->index);
 
   if (!crosses && step->topology.mesh_links > 0)
-    shape.wire_share = narrowest_wires (step, from, to);
+    shape.wire_share = psi_step_narrowest_wires (step, from, to);
   if (call->bytes > 0)
     psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, call->bytes, &shape, &cost);
   *ret_target = (Target){ port_for (step, key, TRUE),
@@ -479,7 +464,9 @@ know_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
     {
       if (!call_kinds[key->kind].target (step, rank, key, &target))
         return NULL;
-      Call call = { .key = *key, .slot = slot_for (step, rank, &target), .transfer = target.transfer };
+      Call call = {
+        .key = *key, .slot = slot_for (step, rank, &target), .transfer = target.transfer, .alone_ps = target.alone_ps
+      };
 
       known = add_call (rank, &call);
     }
@@ -537,6 +524,15 @@ psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollecti
   const CallKey key = { bytes, CALL_COLLECTIVE, stream, op, dimension, 0, traffic };
 
   return make_call (step, rank, &key);
+}
+
+PsiTime
+psi_step_collective_alone_ps (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op,
+                              PsiDimension dimension, gint64 bytes, PsiTraffic traffic)
+{
+  const CallKey key = { bytes, CALL_COLLECTIVE, stream, op, dimension, 0, traffic };
+  const Call *call = know_call (step, rank, &key);
+  return call != NULL ? call->alone_ps : 0;
 }
 
 PsiOpId

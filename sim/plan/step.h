@@ -7,6 +7,7 @@
  *   step-place.c      groups, communicators, channels
  *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
+ *   step-pieces.c     work of a layer and collectives between and beside it
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
  *   step-gather.c     sharded parameters for a pass
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server;
@@ -35,6 +36,7 @@ enum
   PSI_STREAM_PARAMETERS_IN, /* versions received */
   PSI_STREAM_TURN_OUT,      /* no bytes: a shared GPU passes to the next micro-batch */
   PSI_STREAM_TURN_IN,
+  PSI_STREAM_TENSOR,  /* collectives of the tensor-parallel group beside work */
   PSI_STREAM_BOUNDARY /* + 4 chunk + { in forward, in backward, out forward, out backward }; workers that hold the
                        * whole model have no boundaries: + 2 part + { versions out, versions in } */
 };
@@ -61,13 +63,17 @@ enum
   PSI_TIER_INTER_IN
 };
 
-/* One stretch of work of a layer pass, then perhaps a collective. */
+/* One stretch of work of a layer pass, then perhaps a collective. In a whole backward it may run beside work of the
+ * weight half, and a gather of the same bytes beside the end of the stretch. */
 typedef struct
 {
   PsiTime time_ps;
   PsiCommOp comm;
   PsiCommGroup group;
   gint64 comm_bytes;
+  PsiTime pieces_ps;            /* work of this half, piece by piece beside the collective */
+  PsiTime beside_ps;            /* work beside the collective, at the rate left to it; 0: it is waited for */
+  PsiTime again_ps, stretch_ps; /* the end of time_ps beside which is gathered; how much longer it takes then */
 } PsiPiece;
 
 /* A kind of layer with its costs on this machine. */
@@ -75,6 +81,7 @@ typedef struct
 {
   GArray *pieces[PSI_N_PASSES];  /* of PsiPiece */
   PsiTime pass_ps[PSI_N_PASSES]; /* work alone */
+  PsiTime beside_ps;             /* of the weight half, what runs beside collectives of the input half */
   PsiTime selective_ps;          /* what selective recompute runs again */
   double flops[PSI_N_PASSES];    /* what the hardware executes */
 } PsiKindCost;
@@ -212,6 +219,8 @@ PsiShapeCost *psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine
                                   const PsiSettings *settings, gint64 micro_batch, GError **error);
 void psi_shape_cost_free (PsiShapeCost *shape);
 PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory-bound kernel over so many bytes */
+/* Time of work that takes work_ps alone, beside a collective that takes collective_ps. */
+PsiTime psi_step_beside_ps (const PsiMachine *machine, PsiTime work_ps, PsiTime collective_ps);
 
 /* step-ranks.c */
 void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
@@ -241,6 +250,9 @@ PsiOpId psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollect
                                     PsiTraffic traffic);
 PsiOpId psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension,
                              gint64 bytes, PsiTraffic traffic);
+/* What the same takes on an idle machine; no op. */
+PsiTime psi_step_collective_alone_ps (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op,
+                                      PsiDimension dimension, gint64 bytes, PsiTraffic traffic);
 /* Gather to, or scatter from, the root of a parameter server: `outward` = away from the root. */
 PsiOpId psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
 /* What one worker alone sends to the root, or the root to it; PSI_OP_NONE for the root's own worker. */
@@ -281,6 +293,32 @@ typedef struct
 void psi_step_add_shared_links (PsiStep *step, const PsiStepRank *rank, PsiPortId port, const PsiRoute *route);
 /* Do all GPUs of a pipeline rank see the same shared links? */
 gboolean psi_step_links_alike (const PsiStep *step);
+/* Share of its wires that a GPU of a mesh has to another, the least of any two equal ones the ranks stand for. */
+double psi_step_narrowest_wires (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *to);
+
+/* step-pieces.c */
+/* Ops of one layer pass appended to the compute stream: work, with collectives between. */
+typedef struct
+{
+  PsiOpId first, last;
+  PsiOpId beside; /* a collective of another stream that the next op waits for, if it is not PSI_OP_NONE */
+} PsiOps;
+#define PSI_NO_OPS                                                                                                     \
+  {                                                                                                                    \
+    PSI_OP_NONE, PSI_OP_NONE, PSI_OP_NONE                                                                              \
+  }
+/* Append pieces; work after the last collective is added to *pending_ps. `whole`: the weight half follows at once, so
+ * that parts of it may run beside collectives. */
+void psi_step_add_pieces (PsiStep *step, PsiStepRank *rank, const GArray *pieces, guint tag, const PsiToken *token,
+                          guint part, gboolean whole, PsiTime *pending_ps, PsiOps *ops);
+/* Append what is pending, and at least one op. */
+void psi_step_flush_work (PsiStepRank *rank, guint tag, const PsiToken *token, guint part, PsiTime pending_ps,
+                          PsiOps *ops);
+/* How much longer a layer's work takes because parameters are gathered (the op, or none) and gradients are summed (time
+ * alone) beside it: the layer is taken to share the GPU with those of its own, which differ little from its
+ * neighbours'. */
+PsiTime psi_step_shared_ps (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId gathered, PsiTime sums_ps,
+                            PsiTime work_ps);
 
 /* step-pass.c */
 /* Append the work of one token: receives, gathers, compute, sends. */
@@ -310,6 +348,8 @@ void psi_step_asynchronous_update (PsiStep *step, PsiStepRank *rank);
  * step. */
 void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer,
                                  gboolean is_first, PsiOpId first, PsiOpId last);
+/* Collectives of a layer's gradients that run beside that backward of it: their time on an idle machine. */
+PsiTime psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint layer, const PsiToken *token);
 /* reduce_every: gradients of a part that are summed in the middle of the step, called after each of its backwards. */
 void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
 PsiOpId psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part);

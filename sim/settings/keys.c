@@ -93,6 +93,8 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "number of GPUs; follows from the degrees unless written" },
   MACHINE (GPUS_PER_NODE), .name = "gpus_per_node", COUNT (1, MANY),
     .help = "GPUs that share the fast links; from the machine unless written" },
+  MACHINE (NETWORK), .name = "network", TEXT,
+    .help = "network between the nodes: a link of the machine file (efa is AWS's), its first unless written" },
   MACHINE (INTERNODE), .name = "internode", RATE,
     .help = "network rate of one GPU in one direction, its share of its node's; from the machine unless written" },
   MACHINE (DETAIL), .name = "detail", ONE_OF ("closed flow steps messages"), .fallback = "flow",
@@ -201,7 +203,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
   PLAN (FUSED_LOSS), .name = "fused_loss", YES_NO, .fallback = "no",
     .help = "the loss in one kernel over the logits, without a copy of them in fp32 (megatron)" },
   PLAN (FRAMEWORK), .name = "framework", 
-    ONE_OF ("pytorch megatron megatron-core megatron-bridge megatron-deepspeed megatron-eager megatron-eager-rms nanotron torchtitan torchtitan-2024 torchtune composer llm.c"),
+    ONE_OF ("pytorch megatron megatron-core megatron-bridge megatron-deepspeed megatron-eager megatron-eager-rms nanotron torchtitan torchtitan-2024 torchtitan-async-tp torchtune composer llm.c"),
     .fallback = "pytorch",
     .help = "whose defaults, buffers, kernels, host cost and allocator" },
 };

@@ -31,8 +31,7 @@
  * split backward: inputs of the products and gradients of their outputs, 32 h of 34 h.
  *
  * Context parallelism divides the tokens; keys and values travel once around the group forward, twice backward.
- * The gather of norm outputs for the weight gradient under sequence parallelism hides behind the input gradient and is
- * not modelled. Source: Megatron-LM, Transformer Engine and torchtitan code; measured peaks to 1-2 % for Megatron,
+ * Source: Megatron-LM, Transformer Engine and torchtitan code; measured peaks to 1-2 % for Megatron,
  * about 9 % for eager PyTorch. Limits: experts are balanced. */
 #include "block.h"
 

@@ -53,6 +53,8 @@ static const PsiFrameworkMemory rows[] = {
   { "nanotron",           { 4, 4 }, 2, 2, FALSE, 8,  8, { 8,  8 }, 0, 1, FALSE, 2, TRUE,    FALSE,   FALSE },
   { "torchtitan",         { 4, 4 }, 0, 0, FALSE, 4, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
     .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 0 } },
+  { "torchtitan-async-tp",{ 4, 4 }, 0, 0, FALSE, 4, 12, { 4, 12 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
+    .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 16 } },
   { "torchtitan-2024",    { 4, 4 }, 0, 0, FALSE, 4, 12, { 4, 12 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
     .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 16 } },
   { "composer",           { 2, 2 }, 0, 0, FALSE, 2,  4, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,

@@ -16,9 +16,24 @@
  *   megatron-eager    Megatron's layout with PyTorch's own norm, rotary embedding and gate
  *   megatron-eager-rms  the same with flash-attn's fused RMS norm
  *
+ *   megatron-bridge   megatron-core with tp_comm_overlap wherever tp > 1 (scripts/performance/utils/overrides.py):
+ *                     Transformer Engine's user buffers move pieces by copy engines while products work on others;
+ *                     its recipes switch that off for nvfp4
+ *   torchtitan-async-tp  torchtitan with --experimental.enable_async_tensor_parallel: the same by PyTorch's symmetric
+ *                     memory; needs compile
+ *
  * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, whose optimizer
  * for bf16 adds into fp32 in hooks, with nanotron's and PyTorch's operators every weight gradient is written, read and
  * added again.
+ *
+ * Tensor parallelism: in the backward of a product split by columns Megatron starts the sum (with sequence parallelism
+ * the scattered sum) of the input's gradient and makes the weight gradient meanwhile, and gathers the sharded input
+ * again beside the input's gradient (LinearWithGradAccumulationAndAsyncCommunication, with
+ * CUDA_DEVICE_MAX_CONNECTIONS = 1); it came with sequence parallelism in 2022, forks of 2021 wait. nanotron does so in
+ * its mode REDUCE_SCATTER (_ColumnLinearAsyncCommunication). Eager layouts and DTensor wait for each collective.
+ *
+ * DeepSpeed's pipeline engine hands the fp32 gradients of BF16_Optimizer to buffered_allreduce_fallback: with ZeRO-1
+ * they are all-reduced, not scattered (_bf16_reduce_grads in runtime/pipe/engine.py).
  *
  * Host time under DeepSpeed: models of hidden 1024 take 3.05 to 3.1 ms for each further layer and micro-batch where
  * the GPU works 0.8 to 1.4 ms (ground truth of vTrain, 24 minus 12 layers, one GPU): 84 kernels with recompute of 36 to
@@ -33,19 +48,23 @@
 const PsiFramework psi_frameworks[] = {
   /* clang-format off */
   { "megatron-deepspeed", "Megatron-LM's model under DeepSpeed's engine", "Megatron-DeepSpeed|DeepSpeed",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0, FALSE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0, FALSE, .whole_sums = TRUE },
   { "megatron-bridge", "Megatron-Bridge's performance recipes: Megatron Core, gradients summed in bf16", "Megatron-Bridge",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .fits_by_recipe = TRUE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_PIECES,
+      .fits_by_recipe = TRUE },
   { "megatron-core", "Megatron Core with Transformer Engine, 2025: NeMo", "NeMo|TE 2.|megatron-core",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
   { "megatron-eager-rms", "Megatron's layout, PyTorch's operators, fused RMS norm", "+ RMS kernel",
     TRUE, FUSED, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE },
   { "megatron-eager", "Megatron's layout, PyTorch's operators", "Aleph",
     TRUE, EAGER, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE },
   { "nanotron", "nanotron of Hugging Face", "nanotron",
-    TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9, FALSE, .cut_past_share = TRUE },
+    TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9, FALSE, .cut_past_share = TRUE,
+    .tensor_overlap = PSI_TENSOR_SHARDED },
   { "megatron", "Megatron-LM", "Megatron|megatron",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE, 0, TRUE },
+    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE, 0, TRUE, .tensor_overlap = PSI_TENSOR_SHARDED },
+  { "torchtitan-async-tp", "torchtitan with asynchronous tensor parallelism", "AsyncTP|async TP",
+    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE, .tensor_overlap = PSI_TENSOR_PIECES },
   { "torchtitan-2024", "torchtitan of December 2024, which never compiles the loss", "at 9dec370|from train_configs",
     FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
   { "torchtitan", "torchtitan, FSDP2", "torchtitan",

@@ -15,6 +15,16 @@ typedef enum
   PSI_N_KERNEL_SETS
 } PsiKernelSet;
 
+/* Does the collective in the backward of a product split by columns run beside the weight gradient of the product? */
+typedef enum
+{
+  PSI_TENSOR_WAITS,
+  PSI_TENSOR_SHARDED, /* with sequence parallelism */
+  PSI_TENSOR_OVERLAPS,
+  PSI_TENSOR_PIECES /* always, and with sequence parallelism all other gathers and scattered sums run in pieces beside
+                     * the products that use or make the pieces */
+} PsiTensorOverlap;
+
 typedef struct
 {
   const char *name;    /* value of the key `framework` */
@@ -32,6 +42,8 @@ typedef struct
   gboolean fused_sums; /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
+  PsiTensorOverlap tensor_overlap;
+  gboolean whole_sums;     /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
   gboolean fits_by_recipe; /* its recipes recompute or offload where the activations of a model would not fit */
 } PsiFramework;
 

@@ -14,21 +14,10 @@
  * 36 backward for a Megatron layer and 40/60 for an eager Llama layer, what hosts are seen to issue.
  * Compiled: complex numbers, by which rotary embeddings are often written, stay single kernels under torch.compile (its
  * own warning). Limits: fp8's kinds of scaling (by row, by block) cost the same. */
-#include "lower.h"
+#include "lower-step.h"
 
 #include <math.h>
 #include <string.h>
-
-/* One step of the forward with its mirror. At most three kernels a pass. */
-typedef struct
-{
-  PsiKernel kernels[PSI_N_PASSES][3];
-  guint n_kernels[PSI_N_PASSES];
-  PsiCommOp forward_comm, backward_comm;
-  PsiCommGroup group;
-  gint64 comm_bytes[2]; /* forward, backward */
-  gboolean core;
-} Step;
 
 typedef struct
 {
@@ -87,7 +76,7 @@ psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens)
       dtype == PSI_DTYPE_FP8 || dtype == PSI_DTYPE_MXFP8 || dtype == PSI_DTYPE_NVFP4 ? PSI_DTYPE_BF16 : dtype;
   lower->element_bytes = dtype == PSI_DTYPE_FP32 || dtype == PSI_DTYPE_TF32 ? 4 : 2;
   lower->select_products = !lowering->megatron;
-  lower->ops = g_array_new (FALSE, TRUE, sizeof (Step));
+  lower->ops = g_array_new (FALSE, TRUE, sizeof (PsiLowerStep));
 }
 
 void
@@ -96,17 +85,17 @@ psi_lower_clear (PsiLower *lower)
   g_clear_pointer (&lower->ops, g_array_unref);
 }
 
-static Step *
+static PsiLowerStep *
 add_step (PsiLower *lower)
 {
-  Step step = { .core = lower->in_core };
+  PsiLowerStep step = { .core = lower->in_core };
 
   g_array_append_val (lower->ops, step);
-  return &g_array_index (lower->ops, Step, lower->ops->len - 1);
+  return &g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1);
 }
 
 static void
-step_add (Step *step, PsiPass pass, PsiKernel kernel)
+step_add (PsiLowerStep *step, PsiPass pass, PsiKernel kernel)
 {
   g_assert (step->n_kernels[pass] < G_N_ELEMENTS (step->kernels[pass]));
   step->kernels[pass][step->n_kernels[pass]++] = kernel;
@@ -150,9 +139,12 @@ static void
 add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k, PsiSplit split,
               gboolean trained)
 {
-  Step *step = add_step (lower);
+  PsiLowerStep *step = add_step (lower);
   gboolean megatron = lower->lowering->megatron;
   guint width = lower->element_bytes;
+
+  step->column = split == PSI_SPLIT_COLUMN;
+  step->row = split == PSI_SPLIT_ROW;
   double weights = (double) copies * (double) n * (double) k;
 
   if (dtype != lower->wide_dtype)
@@ -172,15 +164,26 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
       if (!megatron && trained)
         step_add (step, PSI_PASS_BACKWARD_WEIGHT, memory_kernel (lower, COPY * (inputs + outputs), 2));
     }
-  step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, copies, m, n, k, width));
-  step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, copies, m, k, n, width));
+  /* Experts are kernels of their own (Transformer Engine's grouped product is a loop over cuBLAS, transformers loops in
+   * Python), unless they are compiled into one (torch._grouped_mm). */
+  guint launches = lower->lowering->compile && !megatron ? 1 : (guint) copies;
+  PsiKernel forward = product_kernel (lower, dtype, copies, m, n, k, width);
+  PsiKernel backward = product_kernel (lower, dtype, copies, m, k, n, width);
+
+  forward.launches = backward.launches = launches;
+  step_add (step, PSI_PASS_FORWARD, forward);
+  step_add (step, PSI_PASS_BACKWARD_INPUT, backward);
   if (!trained)
     return;
   /* Either the product adds into the fp32 gradient, or a kernel reads both and writes the sum. */
   const PsiFramework *framework = lower->lowering->framework;
   gboolean fused = framework != NULL ? framework->fused_sums : megatron;
-  guint sum_bytes = megatron && lower->lowering->dtype != PSI_DTYPE_FP16 ? 4 : width;
-  step_add (step, PSI_PASS_BACKWARD_WEIGHT, product_kernel (lower, dtype, copies, n, k, m, fused ? 8 : width));
+  guint own_bytes = lower->lowering->dtype != PSI_DTYPE_FP16 ? 4 : width;
+  guint sum_bytes = !megatron ? width : lower->lowering->sum_bytes > 0 ? lower->lowering->sum_bytes : own_bytes;
+  PsiKernel weight = product_kernel (lower, dtype, copies, n, k, m, fused ? 2 * sum_bytes : width);
+
+  weight.launches = launches;
+  step_add (step, PSI_PASS_BACKWARD_WEIGHT, weight);
   step_add (step, PSI_PASS_BACKWARD_WEIGHT,
             memory_kernel (lower, fused ? 0.0 : (width + 2.0 * sum_bytes) * weights, 1));
 }
@@ -216,7 +219,7 @@ add_narrow (PsiLower *lower, gint64 copies, gint64 n, gint64 k)
     return;
   gint64 bytes = copies * psi_base_bytes (base, n, k, width);
   double traffic = (double) bytes + (double) (copies * n * k) * width;
-  Step *step = add_step (lower);
+  PsiLowerStep *step = add_step (lower);
 
   lower->narrow_parameters += copies * n * k;
   lower->narrow_bytes += bytes;
@@ -331,7 +334,7 @@ psi_lower_tied_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outpu
 {
   gint64 n = outputs / lower->tp;
 
-  add_products (lower, lower->wide_dtype, 1, rows, n, inputs, PSI_SPLIT_NONE, is_trained (lower));
+  add_products (lower, lower->wide_dtype, 1, rows, n, inputs, PSI_SPLIT_COLUMN, is_trained (lower));
   count_flops (lower, (double) rows * MAX (lower->lowering->cp, 1), inputs, outputs, is_trained (lower));
   count_linear (lower, n * inputs, rows * inputs * lower->element_bytes / lower->sequence_shards,
                 rows * n * lower->element_bytes, is_trained (lower));
@@ -342,7 +345,7 @@ psi_lower_element (PsiLower *lower, PsiElementOp op, double elements)
 {
   const ElementCost *cost = &costs[op][kernel_set (lower->lowering, op)];
   gboolean dropout = lower->lowering->dropout;
-  Step *step;
+  PsiLowerStep *step;
 
   if (elements <= 0.0)
     return;
@@ -391,7 +394,7 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
                         (double) keys * (double) (d + d_value);
   if (lower->lowering->flash)
     {
-      Step *step = add_step (lower);
+      PsiLowerStep *step = add_step (lower);
 
       step_add (step, PSI_PASS_FORWARD, attention_kernel (lower, batch, queries, keys, d, d_value, causal, FALSE));
       step_add (step, PSI_PASS_BACKWARD_INPUT,
@@ -401,7 +404,7 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
   else
     {
       PsiDtype dtype = lower->wide_dtype;
-      Step *step = add_step (lower);
+      PsiLowerStep *step = add_step (lower);
 
       step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, batch, queries, keys, d, width));
       step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, queries, d, keys, width));
@@ -428,7 +431,7 @@ static void
 add_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, PsiCommGroup group, gint64 forward_bytes,
           gint64 backward_bytes)
 {
-  Step *step = add_step (lower);
+  PsiLowerStep *step = add_step (lower);
 
   step->forward_comm = forward;
   step->backward_comm = backward;
@@ -457,6 +460,8 @@ psi_lower_enter_tp (PsiLower *lower, gint64 bytes)
     add_comm (lower, PSI_COMM_ALL_GATHER, PSI_COMM_REDUCE_SCATTER, PSI_GROUP_TP, gathered_bytes (lower, bytes), bytes);
   else if (lower->tp > 1)
     psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, bytes);
+  if (lower->tp > 1)
+    g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).enters = TRUE;
 }
 
 void
@@ -466,6 +471,8 @@ psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
     add_comm (lower, PSI_COMM_REDUCE_SCATTER, PSI_COMM_ALL_GATHER, PSI_GROUP_TP, bytes, gathered_bytes (lower, bytes));
   else if (lower->tp > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, bytes);
+  if (lower->tp > 1)
+    g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).leaves = TRUE;
 }
 
 void
@@ -503,78 +510,48 @@ psi_lower_end_core (PsiLower *lower)
 }
 
 static void
-emit (PsiLayerKind *kind, PsiPass pass, const Step *step, PsiCommOp comm)
+emit (PsiLayerKind *kind, PsiPass pass, const PsiLowerStep *step, PsiCommOp comm)
 {
   for (guint k = 0; k < step->n_kernels[pass]; k++)
-    if (step->kernels[pass][k].flops > 0.0 || step->kernels[pass][k].bytes > 0.0)
+    if (psi_lower_is_work (&step->kernels[pass][k]))
       psi_kind_add_kernel (kind, pass, &step->kernels[pass][k]);
   if (comm != PSI_COMM_NONE)
     psi_kind_end_segment (kind, pass, comm, step->group, step->comm_bytes[pass != PSI_PASS_FORWARD]);
-}
-
-/* The kernels that selective recompute runs again, as one run of the kind's list: those of the forward if they are
- * neighbours, else copies behind all others. */
-static void
-emit_core (const PsiLower *lower, PsiLayerKind *kind, const guint *first_kernels)
-{
-  guint n_copied = 0, n_runs = 0;
-  gboolean was_core = FALSE;
-
-  for (guint i = 0; i < lower->ops->len; i++)
-    {
-      const Step *step = &g_array_index (lower->ops, Step, i);
-      guint n = first_kernels[i + 1] - first_kernels[i];
-
-      if (n == 0)
-        continue;
-      n_runs += step->core && !was_core;
-      if (step->core && !was_core)
-        kind->selective_first = first_kernels[i];
-      kind->selective_n += step->core ? n : 0;
-      was_core = step->core;
-    }
-  if (n_runs <= 1)
-    return;
-  kind->selective_first = kind->kernels->len;
-  for (guint i = 0; i < lower->ops->len; i++)
-    if (g_array_index (lower->ops, Step, i).core)
-      for (guint k = first_kernels[i]; k < first_kernels[i + 1]; k++)
-        {
-          PsiKernel copy = g_array_index (kind->kernels, PsiKernel, k);
-
-          g_array_append_val (kind->kernels, copy);
-          n_copied++;
-        }
-  g_assert (n_copied == kind->selective_n);
 }
 
 void
 psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
 {
   guint n = lower->ops->len;
-  g_autofree guint *first_kernels = g_new (guint, n + 1);
+  g_autofree guint *first_kernels = g_new (guint, n + 1), *first_weights = g_new (guint, n + 1);
 
   kind->selective_first = kind->selective_n = 0;
   for (guint i = 0; i < n; i++)
     {
-      const Step *step = &g_array_index (lower->ops, Step, i);
+      PsiLowerStep *step = &g_array_index (lower->ops, PsiLowerStep, i);
 
       first_kernels[i] = kind->kernels->len;
       emit (kind, PSI_PASS_FORWARD, step, step->forward_comm);
+      step->forward_segment = MAX (kind->segments[PSI_PASS_FORWARD]->len, 1) - 1;
     }
   first_kernels[n] = kind->kernels->len;
   psi_kind_end_segment (kind, PSI_PASS_FORWARD, PSI_COMM_NONE, PSI_GROUP_TP, 0);
   for (guint i = n; i-- > 0;)
     {
-      const Step *step = &g_array_index (lower->ops, Step, i);
+      PsiLowerStep *step = &g_array_index (lower->ops, PsiLowerStep, i);
 
       /* The mirror of a collective stands where the walk passes it: after the ops behind it, before those ahead. */
       emit (kind, PSI_PASS_BACKWARD_INPUT, step, step->backward_comm);
+      step->segment = MAX (kind->segments[PSI_PASS_BACKWARD_INPUT]->len, 1) - 1;
     }
   psi_kind_end_segment (kind, PSI_PASS_BACKWARD_INPUT, PSI_COMM_NONE, PSI_GROUP_TP, 0);
   for (guint i = n; i-- > 0;)
-    emit (kind, PSI_PASS_BACKWARD_WEIGHT, &g_array_index (lower->ops, Step, i), PSI_COMM_NONE);
+    {
+      first_weights[i] = kind->kernels->len;
+      emit (kind, PSI_PASS_BACKWARD_WEIGHT, &g_array_index (lower->ops, PsiLowerStep, i), PSI_COMM_NONE);
+    }
   psi_kind_end_segment (kind, PSI_PASS_BACKWARD_WEIGHT, PSI_COMM_NONE, PSI_GROUP_TP, 0);
+  psi_lower_overlap (lower, kind, first_weights);
 
   kind->parameters = lower->parameters;
   kind->expert_parameters = lower->expert_parameters;
@@ -594,6 +571,6 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
   kind->selective_saved_bytes = lower->select_products && lower->kept_bytes > 0
                                     ? MIN (lower->kept_bytes, lower->saved_bytes)
                                     : lower->saved_bytes - lower->core_saved_bytes;
-  emit_core (lower, kind, first_kernels);
+  psi_lower_emit_core (lower, kind, first_kernels);
   g_clear_pointer (&lower->ops, g_array_unref);
 }

@@ -48,6 +48,15 @@ typedef struct
   PsiCommOp comm;                /* after the kernels; PSI_COMM_NONE if nothing is sent */
   PsiCommGroup comm_group;
   gint64 comm_bytes; /* bytes of the whole tensor: all-reduce buffer, gathered result, scattered input */
+
+  /* Of an input half whose weight half follows at once, under frameworks that do not wait for the collective: the
+   * kernels of the weight half beside which it runs, ... */
+  guint beside_first, beside_n; /* into PsiLayerKind.kernels; n = 0: the collective is waited for */
+  /* ... and the last kernels of this segment, beside which the input of those is gathered again. */
+  guint again_n;
+  /* Kernels that run piece by piece, one for each member, beside the collective: the first of the next segment, or the
+   * last of this one. */
+  guint pieces_after_n, pieces_before_n;
 } PsiSegment;
 
 typedef struct
@@ -122,6 +131,7 @@ typedef struct
   const PsiFrameworkMemory *memory; /* NULL: that of `framework`, or of megatron or pytorch by the flag */
   gboolean fused_loss;
   gboolean dropout;
+  guint sum_bytes;   /* of an element of the gradients that are summed over micro-batches; 0 = by dtype */
   guint loss_chunks; /* logits computed in that many chunks, at least 1; 0 counts as 1 */
   PsiAdapters adapters;
   guint vocabulary_shards; /* pipeline ranks that share embedding and head; 0, 1: first and last layer have them */
