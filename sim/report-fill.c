@@ -10,6 +10,7 @@
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
 
+#include "critical-path.h"
 #include "simulate-plan.h"
 
 #include <math.h>
@@ -592,6 +593,8 @@ psi_plan_report_set_trials (PsiPlanReport *plan, const PsiStep *step, const PsiT
       stretch_parts (row->time_ps, PSI_N_TIME, run_ps, plan->step_time_ps);
       stretch_parts (row->exposed_ps, PSI_N_TRAFFIC, exposed_ps, row->time_ps[PSI_TIME_EXPOSED_COMM]);
     }
+  if (plan->critical_path != NULL)
+    psi_critical_path_stretch (plan->critical_path, plan->step_time_ps);
   fill_band (plan, step);
   fill_throughput (plan, step);
 }

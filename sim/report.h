@@ -56,6 +56,56 @@ typedef struct
   double samples_per_s; /* of another batch per step than the plan's, maybe */
 } PsiAdvice;
 
+/* What the critical path is made of: parts of the compute stream, kinds of traffic, and what nothing explains. */
+enum
+{
+  PSI_CRITICAL_COMPUTE,
+  PSI_CRITICAL_RECOMPUTE,
+  PSI_CRITICAL_OPTIMIZER,
+  PSI_CRITICAL_TRAFFIC, /* + PsiTraffic */
+  PSI_CRITICAL_WAITING = PSI_CRITICAL_TRAFFIC + PSI_N_TRAFFIC,
+  PSI_N_CRITICAL
+};
+
+/* A stretch of the critical path: the pass of a micro-batch through a model part, with the collectives inside it, or an
+ * update, a message, a collective. */
+typedef struct
+{
+  guint rank; /* GPU; the lowest of its equals. Workers of a pool: the lowest GPU of the stage */
+  int stage;  /* -1: none */
+  const char *what;
+  gint32 micro_batch, part;       /* -1: none */
+  gint32 first_layer, last_layer; /* -1: none */
+  gint64 start_ps, duration_ps;
+  gint64 communication_ps; /* of it on links */
+  gint64 shared_ps;        /* of that, more than on idle links */
+  guint n_ops;
+  guint from_rank; /* where the path comes from: this rank, or another that this one waited for */
+  guint8 stream;   /* of the rank */
+  const char *reason;
+} PsiCriticalSegment;
+
+typedef struct
+{
+  gint64 duration_ps; /* the step time */
+  gint64 origin_ps;   /* its start on the clock of the run */
+  gint64 kind_ps[PSI_N_CRITICAL];
+  gint64 shared_ps;
+  GArray *ranks;    /* of PsiCriticalRank, longest first */
+  GArray *segments; /* of PsiCriticalSegment, in the order of time, from 0 to duration_ps without a gap */
+} PsiCriticalPath;
+
+typedef struct
+{
+  guint rank;
+  int stage;
+  gint64 time_ps; /* of the path that is this rank's */
+} PsiCriticalRank;
+
+void psi_critical_path_free (PsiCriticalPath *path);
+/* "compute", "gradients", "waiting" */
+const char *psi_critical_kind_name (guint kind);
+
 typedef enum
 {
   PSI_VERDICT_FITS,
@@ -102,9 +152,10 @@ typedef struct
   double delay_mean, delay_max;
   guint parameter_versions;
 
-  GPtrArray *assumptions; /* of char* */
-  GArray *advice;         /* of PsiAdvice */
-  GPtrArray *warnings;    /* of char*: plain words, shown on the terminal */
+  GPtrArray *assumptions;         /* of char* */
+  GArray *advice;                 /* of PsiAdvice */
+  PsiCriticalPath *critical_path; /* NULL unless asked for */
+  GPtrArray *warnings;            /* of char*: plain words, shown on the terminal */
   guint64 digest;
 } PsiPlanReport;
 

@@ -2,6 +2,7 @@
 #include "simulate.h"
 
 #include "advise.h"
+#include "critical-path.h"
 #include "report-fill.h"
 #include "simulate-plan.h"
 #include "trials.h"
@@ -37,6 +38,8 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
   if (options->observe != NULL && !options->observe (name, step, run, options->observe_data, error))
     return NULL;
   PsiPlanReport *filled = psi_plan_report_fill (name, step, run, options->curves);
+  if (options->critical_path)
+    filled->critical_path = psi_critical_path_new (step, run);
   if (trials.n > 0)
     psi_plan_report_set_trials (filled, step, &trials);
   return filled;

@@ -28,6 +28,7 @@ CASES = {
     "one-gpu": f"{UNIFORM} --plan cdp-single --workers 3 --stages 3",
     "stages": f"{UNIFORM} --plan cdp+pp --workers 3 --stages 3",
     "zero": f"{LLAMA} --plan zero-3 --gpus 8",
+    "critical": f"{LLAMA} --gpus 8 --pp 4 --micro-batches 8 --critical-path",
     "three": f"{LLAMA} --gpus 16 --dp 2 --tp 2 --pp 4 --micro-batches 4 --timeline-ranks 0-15",
 }
 
@@ -85,6 +86,12 @@ def timeline(name, arguments):
     step_us = plan["step_time_s"] * 1e6
     if window < step_us * (1 - 1e-6):
         yield f"the window of {window} us is less than a step of {step_us} us"
+    # The critical path has no gap.
+    path = slices[1, 2]
+    if ("critical" in name) != bool(path):
+        yield f"the critical path has {len(path)} slices"
+    if path and abs(sum(end - start for start, end, _ in path) - window) > 1e-3:
+        yield f"the critical path does not fill the window of {window} us"
     counters = collections.defaultdict(list)
     for event in events:
         if event["ph"] == "C":

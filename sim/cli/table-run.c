@@ -441,6 +441,14 @@ psi_table_run (const PsiReport *report, const PsiPlanReport *plan, const PsiTerm
 
   append_advice (out, plan, terminal);
   append_time (out, plan, terminal);
+  if (plan->critical_path != NULL)
+    {
+      append_heading (out, terminal, "Critical path",
+                      "what decides the step time: shorten it, and the step is shorter");
+      psi_append_critical_summary (out, plan->critical_path, terminal);
+      g_string_append_c (out, '\n');
+      psi_append_critical_rows (out, plan->critical_path, terminal, verbose);
+    }
   append_throughput (out, plan, terminal);
   append_memory (out, plan, terminal, verbose);
   append_communication (out, plan, terminal);
