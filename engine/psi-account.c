@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "psi-account.h"
 
+#include "psi-fold.h"
+
 #include <string.h>
 
 #define CHAIN_END G_MAXUINT32
@@ -12,6 +14,7 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
   const PsiOpTimes *times = run->times + run->first_op[rank];
   const PsiOpWait *waits = run->waits + run->first_wait[rank];
   guint n = program->streams[0]->len;
+  g_autofree gint64 *n_folded = g_new0 (gint64, program->folds->len + 1);
 
   memset (ret_split, 0, sizeof *ret_split);
   if (n == 0)
@@ -37,7 +40,9 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
             }
           ret_split->still_ps += wait->post_ps - free_ps - moving_ps;
         }
-      if (op->kind == PSI_OP_WORK)
+      if (op->kind == PSI_OP_WORK && op->transfer > 0)
+        n_folded[op->transfer - 1]++;
+      else if (op->kind == PSI_OP_WORK)
         ret_split->busy_ps[op->tag] += t->end_ps - t->start_ps;
       else
         {
@@ -47,6 +52,33 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
           ret_split->still_ps += t->end_ps - wait->post_ps - moving_ps;
         }
       free_ps = t->end_ps;
+    }
+  for (guint p = 0; p < program->folds->len; p++)
+    {
+      const PsiFold *fold = &g_array_index (program->folds, PsiFold, p);
+      const PsiPart *parts = psi_fold_parts (program, fold);
+
+      for (guint i = 0; i < fold->n_parts; i++)
+        {
+          PsiTime *sums = parts[i].op.kind == PSI_OP_WORK ? ret_split->busy_ps : ret_split->moving_ps;
+
+          sums[parts[i].op.tag] += n_folded[p] * (parts[i].end_ps - parts[i].start_ps);
+        }
+    }
+}
+
+/* Changes at the starts (or the ends) of an op. */
+static void
+add_deltas (const PsiProgram *program, const PsiOp *op, gboolean at_end, PsiTime time_ps, gint64 weight, GArray *events)
+{
+  for (guint32 d = op->first_delta; d != CHAIN_END;)
+    {
+      const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
+      PsiLevelEvent event = { time_ps, delta->bytes * weight, delta->memory_class };
+
+      if (delta->at_end == at_end)
+        g_array_append_val (events, event);
+      d = delta->next;
     }
 }
 
@@ -60,37 +92,77 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
     for (guint i = 0; i < program->streams[s]->len; i++, times++)
       {
         const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+        const PsiFold *fold = psi_op_fold (program, op);
+        PsiTime shift_ps = op->shift * run->period_ps;
 
-        for (guint32 d = op->first_delta; d != CHAIN_END;)
+        add_deltas (program, op, FALSE, times->start_ps + shift_ps, weight, events);
+        for (guint k = 0; fold != NULL && k < fold->n_parts; k++)
           {
-            const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
-            PsiLevelEvent event = { (delta->at_end ? times->end_ps : times->start_ps) + op->shift * run->period_ps,
-                                    delta->bytes * weight, delta->memory_class };
+            const PsiPart *part = &psi_fold_parts (program, fold)[k];
 
-            g_array_append_val (events, event);
-            d = delta->next;
+            add_deltas (program, &part->op, FALSE, times->start_ps + part->start_ps + shift_ps, weight, events);
+            add_deltas (program, &part->op, TRUE, times->start_ps + part->end_ps + shift_ps, weight, events);
           }
+        add_deltas (program, op, TRUE, times->end_ps + shift_ps, weight, events);
       }
 }
 
-static int
-compare_falls_first (gconstpointer a, gconstpointer b)
+/* Is y before x? Of one instant the falls come first, or the rises. */
+static inline gboolean
+is_before (const PsiLevelEvent *y, const PsiLevelEvent *x, gboolean rises_first)
 {
-  const PsiLevelEvent *x = a, *y = b;
-
   if (x->time_ps != y->time_ps)
-    return x->time_ps < y->time_ps ? -1 : 1;
-  return (x->bytes > 0) - (y->bytes > 0);
+    return y->time_ps < x->time_ps;
+  return rises_first ? y->bytes > 0 && x->bytes <= 0 : y->bytes <= 0 && x->bytes > 0;
 }
 
-static int
-compare_rises_first (gconstpointer a, gconstpointer b)
+/* Merge the sorted stretches [0, middle) and [middle, n) of `from` into `to`. */
+static void
+merge_events (const PsiLevelEvent *from, gsize middle, gsize n, gboolean rises_first, PsiLevelEvent *to)
 {
-  const PsiLevelEvent *x = a, *y = b;
+  gsize a = 0, b = middle;
 
-  if (x->time_ps != y->time_ps)
-    return x->time_ps < y->time_ps ? -1 : 1;
-  return (y->bytes > 0) - (x->bytes > 0);
+  while (a < middle && b < n)
+    *to++ = is_before (&from[b], &from[a], rises_first) ? from[b++] : from[a++];
+  memcpy (to, from + a, (middle - a) * sizeof *to);
+  memcpy (to + (middle - a), from + b, (n - b) * sizeof *to);
+}
+
+/* Events of a stream come in the order of time: sorted stretches are merged, two by two. Equal ones stay in order. */
+static void
+sort_events (GArray *events, gboolean rises_first)
+{
+  PsiLevelEvent *from = (PsiLevelEvent *) (void *) events->data, *to = NULL, *spare = NULL;
+  g_autoptr (GArray) ends = g_array_new (FALSE, FALSE, sizeof (gsize));
+  gsize n = events->len;
+
+  for (gsize i = 1; i <= n; i++)
+    if (i == n || is_before (&from[i], &from[i - 1], rises_first))
+      g_array_append_val (ends, i);
+  if (ends->len > 1)
+    to = spare = g_new (PsiLevelEvent, n);
+  while (ends->len > 1)
+    {
+      guint kept = 0;
+      gsize begin = 0;
+      PsiLevelEvent *sorted = to;
+
+      for (guint e = 0; e < ends->len; e += 2)
+        {
+          gsize middle = g_array_index (ends, gsize, e);
+          gsize end = e + 1 < ends->len ? g_array_index (ends, gsize, e + 1) : middle;
+
+          merge_events (from + begin, middle - begin, end - begin, rises_first, to + begin);
+          g_array_index (ends, gsize, kept++) = end;
+          begin = end;
+        }
+      g_array_set_size (ends, kept);
+      to = from;
+      from = sorted;
+    }
+  if (spare != NULL && from == spare)
+    memcpy (events->data, spare, n * sizeof *spare);
+  g_free (spare);
 }
 
 void
@@ -113,8 +185,7 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
       event[i].time_ps = period_ps > 0 ? x - q * period_ps : 0;
       level[event[i].level] -= q * event[i].bytes;
     }
-  if (events->len > 0)
-    qsort (event, events->len, sizeof *event, rises_first ? compare_rises_first : compare_falls_first);
+  sort_events (events, rises_first);
   for (guint c = 0; c < PSI_MAX_CLASSES; c++)
     {
       sum += level[c];
@@ -182,6 +253,14 @@ op_index (const Chain *chain, PsiRankId rank, PsiOpId id)
   return index;
 }
 
+static gboolean
+ends_in_work (const PsiProgram *program, const PsiOp *op)
+{
+  const PsiFold *fold = psi_op_fold (program, op);
+
+  return op->kind == PSI_OP_WORK && (fold == NULL || !fold->ends_in_message);
+}
+
 /* Messages before an op can start, since the last work it needs. */
 static guint
 chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
@@ -195,7 +274,7 @@ chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
       {
         const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
 
-        if (psi_program_op (program, dep->op)->kind == PSI_OP_WORK)
+        if (ends_in_work (program, psi_program_op (program, dep->op)))
           return 0;
         d = dep->next;
       }
@@ -307,11 +386,12 @@ find_same (Chain *chain)
 static guint
 chain_of (Chain *chain, PsiRankId rank, PsiOpId id)
 {
-  const PsiOp *op = psi_program_op (psi_world_rank (chain->world, rank)->program, id);
-  gint32 *known = &chain->chain[op_index (chain, rank, id)];
+  const PsiProgram *program = psi_world_rank (chain->world, rank)->program;
+  const PsiOp *op = psi_program_op (program, id);
 
   if (op->kind == PSI_OP_WORK)
-    return 0;
+    return op->transfer > 0 ? psi_op_fold (program, op)->tail_hops : 0;
+  gint32 *known = &chain->chain[op_index (chain, rank, id)];
   if (*known >= 0)
     return (guint) *known;
   *known = 0; /* cuts loops through earlier iterations */
@@ -384,6 +464,8 @@ psi_account_chain (const PsiWorld *world)
       for (guint s = 0; s < program->n_streams && same[r] == r; s++)
         for (guint i = 0; i < program->streams[s]->len; i++)
           longest = MAX (longest, chain_of (&chain, r, PSI_OP_ID (s, i)));
+      for (guint p = 0; p < program->folds->len && same[r] == r; p++)
+        longest = MAX (longest, g_array_index (program->folds, PsiFold, p).most_hops);
     }
   for (gsize i = 0; i < first_slot[n_ranks]; i++)
     g_clear_pointer (&sends[i], g_array_unref);
@@ -432,6 +514,12 @@ psi_account_equals (const PsiWorld *world, const PsiRun *run)
   return equals;
 }
 
+static guint64
+mix_times (guint64 hash, PsiTime start_ps, PsiTime end_ps)
+{
+  return mix (mix (hash, (guint64) start_ps), (guint64) end_ps);
+}
+
 guint64
 psi_account_digest (const PsiWorld *world, const PsiRun *run)
 {
@@ -440,15 +528,24 @@ psi_account_digest (const PsiWorld *world, const PsiRun *run)
   for (guint r = 0; r < world->ranks->len; r++)
     {
       const PsiRank *rank = psi_world_rank (world, r);
+      const PsiProgram *program = rank->program;
       const PsiOpTimes *times = run->times + run->first_op[r];
       guint64 hash = mix (0x243f6a8885a308d3, (guint64) run->period_ps);
-      guint n = psi_program_n_ops (rank->program);
+      PsiTime origin_ps = times->start_ps;
 
-      for (guint i = 0; i < n; i++)
-        {
-          hash = mix (hash, (guint64) (times[i].start_ps - times[0].start_ps));
-          hash = mix (hash, (guint64) (times[i].end_ps - times[0].start_ps));
-        }
+      for (guint s = 0; s < program->n_streams; s++)
+        for (guint i = 0; i < program->streams[s]->len; i++, times++)
+          {
+            const PsiFold *fold = psi_op_fold (program, &g_array_index (program->streams[s], PsiOp, i));
+            PsiTime start_ps = times->start_ps - origin_ps;
+            const PsiPart *part = fold != NULL ? psi_fold_parts (program, fold) : NULL;
+
+            if (fold == NULL)
+              hash = mix_times (hash, start_ps, times->end_ps - origin_ps);
+            else
+              for (const PsiPart *end = part + fold->n_parts; part < end; part++)
+                hash = mix_times (hash, start_ps + part->start_ps, start_ps + part->end_ps);
+          }
       digest += hash * rank->weight;
     }
   return digest;

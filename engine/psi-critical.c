@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "psi-critical.h"
 
-#include <math.h>
+#include "psi-fold.h"
 
 #define CHAIN_END G_MAXUINT32
 #define NOT_SEEN G_MAXUINT32
@@ -42,7 +42,6 @@ typedef struct
   GHashTable *messages; /* PsiProgram -> Messages */
   guint *first_end;     /* [ports + 1] */
   PortEnd *ends;        /* of all ports, in the order of ranks */
-  double *loads;        /* [links] */
 } Walk;
 
 static const PsiOp *
@@ -320,29 +319,10 @@ shared_time_ps (Walk *walk, const Place *at)
   if (op->kind == PSI_OP_WORK)
     return 0;
   const PsiTransfer *transfer = &g_array_index (walk->world->transfers, PsiTransfer, op->transfer);
-  const PsiRank *rank = psi_world_rank (walk->world, at->rank);
-  const GArray *path =
-      g_array_index (walk->world->ports, PsiPort, g_array_index (rank->ports, PsiPortId, op->slot)).path;
-  guint rounds = MAX (transfer->rounds, 1);
-  double rate = transfer->cap_bytes_per_s;
-
-  if (transfer->is_ring || transfer->bytes <= 0)
-    return 0;
-  for (guint i = 0; i < path->len; i++)
-    {
-      const PsiPathLink *step = &g_array_index (path, PsiPathLink, i);
-      double load = walk->loads[step->link] += transfer->weights[step->tier] * step->share;
-
-      if (load > 0)
-        rate = MIN (rate, psi_links_rate (walk->world->links, step->link) / load);
-    }
-  for (guint i = 0; i < path->len; i++)
-    walk->loads[g_array_index (path, PsiPathLink, i).link] = 0;
-  PsiTime alone_ps = transfer->latency_ps + (rounds - 1) * transfer->round_latency_ps;
-  if (rate > 0 && isfinite (rate))
-    alone_ps += rounds * psi_time_from_s ((double) transfer->bytes / rate);
+  PsiPortId port = g_array_index (psi_world_rank (walk->world, at->rank)->ports, PsiPortId, op->slot);
+  PsiTime idle_ps = transfer->is_ring ? took_ps : psi_world_idle_time_ps (walk->world, port, transfer);
   /* Rounding of the rates on shared links is no sharing. */
-  return took_ps - alone_ps > (PsiTime) rounds ? took_ps - alone_ps : 0;
+  return took_ps - idle_ps > MAX (transfer->rounds, 1) ? took_ps - idle_ps : 0;
 }
 
 /* The path is made backward and turned round at the end. */
@@ -398,8 +378,7 @@ GArray *
 psi_critical_path (const PsiWorld *world, const PsiRun *run)
 {
   g_autoptr (GHashTable) messages = g_hash_table_new_full (NULL, NULL, NULL, messages_free);
-  g_autofree double *loads = g_new0 (double, psi_links_n_links (world->links) + 1);
-  Walk walk = { .world = world, .run = run, .messages = messages, .loads = loads };
+  Walk walk = { .world = world, .run = run, .messages = messages };
   Place last;
 
   if (run->period_ps <= 0 || !find_last (&walk, &last))

@@ -47,15 +47,15 @@ typedef guint32 PsiTransferId;
 typedef struct
 {
   guint8 kind;
-  guint8 tag;   /* the builder's own meaning: what the time is spent on */
-  guint16 slot; /* port slot: SEND, RECV, COLLECTIVE */
-  guint8 skip;  /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
-  guint8 shift; /* works for the step so many iterations earlier: its memory belongs there */
-  PsiTransferId transfer;
-  gint32 label[3];     /* the builder's own: e.g. micro-batch, part and layer; -1 = none */
-  PsiTime cost_ps;     /* WORK */
-  guint32 first_dep;   /* chain of deps, G_MAXUINT32 = end */
-  guint32 first_delta; /* chain of memory deltas */
+  guint8 tag;             /* the builder's own meaning: what the time is spent on */
+  guint16 slot;           /* port slot: SEND, RECV, COLLECTIVE */
+  guint8 skip;            /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
+  guint8 shift;           /* works for the step so many iterations earlier: its memory belongs there */
+  PsiTransferId transfer; /* WORK: 0, or the number of its fold + 1, see psi-fold.h */
+  gint32 label[3];        /* the builder's own: e.g. micro-batch, part and layer; -1 = none */
+  PsiTime cost_ps;        /* WORK */
+  guint32 first_dep;      /* chain of deps, G_MAXUINT32 = end */
+  guint32 first_delta;    /* chain of memory deltas */
 } PsiOp;
 
 typedef struct
@@ -79,6 +79,7 @@ typedef struct
   GArray *streams[PSI_MAX_STREAMS]; /* of PsiOp */
   guint n_streams;
   GArray *deps, *deltas;
+  GArray *parts, *folds; /* of PsiPart and PsiFold: psi-fold.h */
   guint32 max_distance;
   gboolean skips; /* messages join different iterations of two ranks */
 } PsiProgram;

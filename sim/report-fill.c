@@ -9,6 +9,7 @@
  *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
+#include "report-traffic.h"
 
 #include "critical-path.h"
 #include "simulate-plan.h"
@@ -90,25 +91,6 @@ share_time (PsiRankReport *row, guint gpus, PsiTime period_ps)
   for (guint t = 0; t < PSI_N_TRAFFIC && exposed_ps > 0; t++)
     row->exposed_ps[t] =
         (gint64) ((double) row->exposed_ps[t] / (double) exposed_ps * (double) row->time_ps[PSI_TIME_EXPOSED_COMM]);
-}
-
-static gint64
-sent_by (const PsiStep *step, const PsiStepRank *rank, gint64 *by_kind)
-{
-  gint64 sum = 0;
-
-  for (guint s = 0; s < rank->program->n_streams; s++)
-    for (guint i = 0; i < rank->program->streams[s]->len; i++)
-      {
-        const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
-
-        if (op->kind == PSI_OP_WORK)
-          continue;
-        const PsiTransferInfo *info = &g_array_index (step->infos, PsiTransferInfo, op->transfer);
-        sum += info->sent_bytes;
-        by_kind[info->traffic] += info->sent_bytes * rank->count;
-      }
-  return sum;
 }
 
 static const PsiSpanKind span_of_tag[] = { [PSI_TAG_FORWARD] = PSI_SPAN_FORWARD,
@@ -257,7 +239,7 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
       gboolean copied = copy_row (plan, step, equals, r, row);
       for (guint m = 0; m < members; m++)
         {
-          sent += sent_by (step, &rank[m], plan->by_kind);
+          sent += psi_report_sent_bytes (step, &rank[m], plan->by_kind);
           if (copied)
             continue;
           add_time (step, run, &rank[m], row);
@@ -352,51 +334,6 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const 
   psi_account_levels (events, run->period_ps, origin_ps, NULL, FALSE, &levels, NULL);
   plan->activation_total_peak_bytes = levels.peak_bytes;
   plan->activation_total_mean_bytes = levels.mean_bytes;
-}
-
-static void
-fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
-              gboolean curves)
-{
-  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
-  g_autoptr (GArray) curve = curves ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
-  PsiLevels levels;
-
-  for (guint r = 0; r < step->n_ranks; r++)
-    {
-      const PsiStepRank *rank = &step->ranks[r];
-      const PsiOpTimes *times = run->times + run->first_op[rank->id];
-
-      for (guint s = 0; s < rank->program->n_streams && equals->gpus[r] > 0; s++)
-        for (guint i = 0; i < rank->program->streams[s]->len; i++, times++)
-          {
-            const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
-
-            if (op->kind == PSI_OP_WORK)
-              continue;
-            gint64 bytes = g_array_index (step->infos, PsiTransferInfo, op->transfer).flight_bytes * equals->gpus[r];
-            PsiLevelEvent rise = { times->start_ps, bytes, 0 }, fall = { times->end_ps, -bytes, 0 };
-
-            if (bytes == 0)
-              continue;
-            g_array_append_val (events, rise);
-            g_array_append_val (events, fall);
-          }
-    }
-  psi_account_levels (events, run->period_ps, origin_ps, NULL, TRUE, &levels, curve);
-  plan->concurrent_peak_bytes = levels.peak_bytes;
-  plan->sequential_steps = psi_account_chain (step->world);
-  if (curve != NULL)
-    {
-      plan->traffic = g_array_new (FALSE, FALSE, sizeof (PsiTrafficPoint));
-      for (guint i = 0; i < curve->len; i++)
-        {
-          const PsiLevelPoint *from = &g_array_index (curve, PsiLevelPoint, i);
-          PsiTrafficPoint point = { from->time_ps, from->bytes[0] };
-
-          g_array_append_val (plan->traffic, point);
-        }
-    }
 }
 
 static void
@@ -550,7 +487,7 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
         plan->main_rank = i;
     }
   plan->bubble_fraction = run->period_ps > 0 ? bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
-  fill_traffic (plan, step, run, &equals, origin_ps, curves);
+  psi_report_fill_traffic (plan, step, run, equals.gpus, origin_ps, curves);
   fill_throughput (plan, step);
   fill_update (plan, step);
   fill_assumptions (plan, step);

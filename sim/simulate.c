@@ -20,7 +20,10 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
   g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, error);
   if (plan == NULL)
     return NULL;
-  g_autoptr (PsiStep) step = psi_step_new (plan, machine, source, settings, error);
+  /* Ops that nobody looks at one by one are folded. */
+  gboolean shows_ops = options->curves || options->critical_path || options->observe != NULL;
+  g_autoptr (PsiStep) step = shows_ops ? psi_step_new (plan, machine, source, settings, error)
+                                       : psi_step_new_folded (plan, machine, source, settings, error);
   if (step == NULL)
     return NULL;
   PsiRunOptions run_options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };

@@ -14,9 +14,9 @@ typedef gboolean (*PsiObserver) (const char *name, const PsiStep *step, const Ps
 
 typedef struct
 {
-  gboolean curves; /* keep memory and traffic curves and spans for plots */
+  gboolean curves;        /* keep memory and traffic curves and spans for plots */
   gboolean critical_path; /* tell which ops decide the step time */
-  gboolean advice; /* look for changes that fit when the plan does not */
+  gboolean advice;        /* look for changes that fit when the plan does not */
   PsiObserver observe;
   gpointer observe_data;
 } PsiSimulateOptions;

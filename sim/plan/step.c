@@ -2,6 +2,7 @@
 #include "step.h"
 
 #include "plan-file.h"
+#include "psi-fold.h"
 
 #include <string.h>
 
@@ -356,6 +357,7 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
       return FALSE;
     }
   step->n_ranks = schedule->n_ranks * step->n_classes;
+  step->folds = step->folds && psi_step_can_fold (step);
   step->ranks = g_new0 (PsiStepRank, step->n_ranks);
   for (guint list = 0; list < schedule->n_ranks; list++)
     for (guint class = 0; class < step->n_classes; class ++)
@@ -384,12 +386,13 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
   return apply_factors (step, error);
 }
 
-PsiStep *
-psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
-              GError **error)
+static PsiStep *
+new_step (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
+          gboolean folds, GError **error)
 {
   g_autoptr (PsiStep) step = g_new0 (PsiStep, 1);
 
+  step->folds = folds;
   step->plan = plan;
   step->machine = machine;
   step->settings = settings;
@@ -443,6 +446,24 @@ psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSour
   return build_programs (step, source, error) ? g_steal_pointer (&step) : NULL;
 }
 
+PsiStep *
+psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
+              GError **error)
+{
+  return new_step (plan, machine, source, settings, FALSE, error);
+}
+
+PsiStep *
+psi_step_new_folded (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
+                     const PsiSettings *settings, GError **error)
+{
+  g_autoptr (PsiStep) step = new_step (plan, machine, source, settings, TRUE, error);
+
+  if (step == NULL || !step->folds || psi_world_folds_hold (step->world))
+    return g_steal_pointer (&step);
+  return new_step (plan, machine, source, settings, FALSE, error);
+}
+
 void
 psi_step_free (PsiStep *step)
 {
@@ -465,6 +486,8 @@ psi_step_free (PsiStep *step)
       g_free (rank->first_use);
       g_free (rank->ready);
       g_free (rank->update);
+      g_free (rank->folds);
+      g_free (rank->updates_left);
     }
   g_free (step->ranks);
   g_ptr_array_unref (step->shapes);

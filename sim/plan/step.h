@@ -6,7 +6,9 @@
  *   step-place.c      ranks on the machine, links, communicators, channels
  *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
+ *   step-token.c      one token after another, those that overlap, gates
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
+ *   step-fold.c       equal tokens as one op each
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
@@ -114,15 +116,17 @@ struct _PsiStepRank
 
   /* Filled while tokens are walked; by psi_token_index(). */
   PsiOpId *forward_first, *forward_last, *backward_first, *backward_last;
-  GArray *marks;      /* of PsiOpId: last op of each token, in list order */
-  GArray *sends;      /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
-  GArray *receives;   /* of PsiGate: boundary receives, gated by an earlier token */
-  GArray *uses;       /* of PsiOpId: last op of each use of gathered parameters, in order */
-  GArray *gathers;    /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
-  GArray *calls;      /* step-place.c: collectives and messages made before, with their slot and transfer */
-  PsiOpId *first_use; /* [layers] first op of the step that reads the layer's parameters */
-  PsiOpId *ready;     /* [layers] last op of the step that adds to the layer's gradients */
-  PsiOpId *update;    /* [parts] cyclic: the update this rank makes */
+  GArray *marks;         /* of PsiOpId: last op of each token, in list order */
+  GArray *sends;         /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
+  GArray *receives;      /* of PsiGate: boundary receives, gated by an earlier token */
+  GArray *uses;          /* of PsiOpId: last op of each use of gathered parameters, in order */
+  GArray *gathers;       /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
+  GArray *calls;         /* step-place.c: collectives and messages made before, with their slot and transfer */
+  PsiOpId *first_use;    /* [layers] first op of the step that reads the layer's parameters */
+  PsiOpId *ready;        /* [layers] last op of the step that adds to the layer's gradients */
+  PsiOpId *update;       /* [parts] cyclic: the update this rank makes */
+  guint32 *folds;        /* step-fold.c: [chunks x kinds of token] */
+  guint32 *updates_left; /* [chunks] backwards that are still to come */
   guint group_start[PSI_MAX_STREAMS]; /* stream lengths before the first token of a group of overlapped ones */
 };
 
@@ -151,11 +155,15 @@ typedef struct _PsiStep
   GHashTable *shared_links; /* level, domain and direction -> PsiLinkId + 1 */
   GHashTable *ports;        /* key -> PsiPortId + 1 */
   GHashTable *transfers;    /* transfer and info -> PsiTransferId */
+  gboolean folds;           /* tokens are one op where they can be */
 } PsiStep;
 
 /* Build the step of a plan. `settings`, `machine` and `plan` are borrowed. (transfer full) */
 PsiStep *psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
                        const PsiSettings *settings, GError **error);
+/* The same with few ops, for reports that do not show them: equal tokens are folds, see psi-fold.h. */
+PsiStep *psi_step_new_folded (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
+                              const PsiSettings *settings, GError **error);
 void psi_step_free (PsiStep *step);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiStep, psi_step_free)
 
@@ -262,13 +270,28 @@ void psi_step_add_shared_links (PsiStep *step, const PsiStepRank *rank, PsiPortI
 /* Do all GPUs of a pipeline rank see the same shared links? */
 gboolean psi_step_links_alike (const PsiStep *step);
 
-/* step-pass.c */
+/* step-token.c */
 /* Append the work of one token: receives, gathers, compute, sends. */
 void psi_step_token (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 /* Gates that reach back into the step before, once all tokens are there. */
 void psi_step_close_gates (PsiStepRank *rank);
+
+/* step-pass.c */
 /* The rank that works on a part for a micro-batch, in the replica of `like`. */
 PsiStepRank *psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch);
+
+/* Every rank's pass of a token; step-token.c walks the tokens. */
+void psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+void psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+
+/* step-fold.c */
+gboolean psi_step_can_fold (const PsiStep *step);
+/* Is a token one that can be a fold? To be asked once for each token, before it is built. */
+gboolean psi_step_may_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+/* Append the fold of an earlier token like this one; PSI_OP_NONE: there is none. */
+PsiOpId psi_step_add_fold (PsiStepRank *rank, const PsiToken *token);
+/* Fold what was appended since the streams had the lengths `before`; PSI_OP_NONE: it stays as it is. */
+PsiOpId psi_step_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token, const guint *before);
 
 /* step-gradients.c */
 /* The end of a rank's step: reduce, clip, update, share. */

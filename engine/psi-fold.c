@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "psi-fold.h"
+
+#include <math.h>
+
+#define CHAIN_END G_MAXUINT32
+
+PsiTime
+psi_world_idle_time_ps (const PsiWorld *world, PsiPortId port, const PsiTransfer *transfer)
+{
+  const GArray *path = g_array_index (world->ports, PsiPort, port).path;
+  guint rounds = MAX (transfer->rounds, 1);
+  double rate = transfer->cap_bytes_per_s;
+  PsiTime time_ps = transfer->latency_ps + (rounds - 1) * transfer->round_latency_ps;
+
+  if (transfer->bytes <= 0)
+    return time_ps;
+  for (guint i = 0; i < path->len; i++)
+    {
+      const PsiPathLink *step = &g_array_index (path, PsiPathLink, i);
+      double load = 0;
+
+      /* A link that several members share stands more than once in the path. */
+      for (guint k = 0; k < path->len; k++)
+        {
+          const PsiPathLink *other = &g_array_index (path, PsiPathLink, k);
+
+          if (other->link == step->link)
+            load += transfer->weights[other->tier] * other->share;
+        }
+      if (load > 0)
+        rate = MIN (rate, psi_links_rate (world->links, step->link) / load);
+    }
+  if (!(rate > 0))
+    return PSI_TIME_MAX;
+  return isinf (rate) ? time_ps : time_ps + rounds * psi_time_from_s ((double) transfer->bytes / rate);
+}
+
+static PsiTime
+time_of (const PsiWorld *world, const PsiRank *rank, const PsiOp *op)
+{
+  const PsiTransfer *transfer;
+
+  if (op->kind == PSI_OP_WORK)
+    return op->cost_ps;
+  transfer = &g_array_index (world->transfers, PsiTransfer, op->transfer);
+  if (op->kind != PSI_OP_COLLECTIVE || op->skip > 0 || transfer->rounds > 1)
+    return PSI_TIME_MAX;
+  return psi_world_idle_time_ps (world, g_array_index (rank->ports, PsiPortId, op->slot), transfer);
+}
+
+guint32
+psi_world_fold (PsiWorld *world, PsiRankId id, guint position)
+{
+  const PsiRank *rank = psi_world_rank (world, id);
+  PsiProgram *program = rank->program;
+  GArray *ops = program->streams[0];
+  PsiFold fold = { .first_part = program->parts->len, .n_parts = ops->len - position };
+  const PsiOp *first = &g_array_index (ops, PsiOp, position);
+  guint hops = 0;
+
+  if (fold.n_parts < 2 || first->kind != PSI_OP_WORK)
+    return G_MAXUINT32;
+  for (guint i = position; i < ops->len; i++)
+    {
+      PsiPart part = { .op = g_array_index (ops, PsiOp, i), .start_ps = fold.cost_ps };
+      PsiTime time_ps = time_of (world, rank, &part.op);
+
+      if (part.op.first_dep != CHAIN_END || psi_op_fold (program, &part.op) != NULL || time_ps >= PSI_TIME_MAX / 2)
+        {
+          g_array_set_size (program->parts, fold.first_part);
+          return G_MAXUINT32;
+        }
+      fold.ends_in_message = part.op.kind != PSI_OP_WORK;
+      hops = fold.ends_in_message ? hops + g_array_index (world->transfers, PsiTransfer, part.op.transfer).hops : 0;
+      fold.tail_ps = fold.ends_in_message ? fold.tail_ps + time_ps : 0;
+      fold.most_hops = MAX (fold.most_hops, hops);
+      part.end_ps = fold.cost_ps += time_ps;
+      g_array_append_val (program->parts, part);
+    }
+  fold.tail_hops = hops;
+  g_array_append_val (program->folds, fold);
+  g_array_set_size (ops, position);
+  psi_program_add_fold (program, program->folds->len - 1);
+  return program->folds->len - 1;
+}
+
+PsiOpId
+psi_program_add_fold (PsiProgram *program, guint32 number)
+{
+  const PsiFold *fold = &g_array_index (program->folds, PsiFold, number);
+  const PsiOp *first = &psi_fold_parts (program, fold)->op;
+  PsiOpId id = psi_program_work (program, 0, fold->cost_ps, first->tag);
+
+  psi_program_op (program, id)->transfer = number + 1;
+  psi_program_label (program, id, first->label[0], first->label[1]);
+  return id;
+}
+
+/* ---- Who loads which links ---- */
+
+#define NOBODY G_MAXUINT64
+#define SEVERAL (G_MAXUINT64 - 1)
+
+/* Tiers that the ops of a program load over a slot, by stream; those of its folds as well by themselves. */
+typedef struct
+{
+  guint n_slots;
+  guint8 *tiers;      /* [streams * n_slots] */
+  guint8 *fold_tiers; /* [n_slots] */
+} Loads;
+
+static void
+loads_free (gpointer data)
+{
+  Loads *loads = data;
+
+  g_free (loads->tiers);
+  g_free (loads->fold_tiers);
+  g_free (loads);
+}
+
+static guint8
+tiers_of (const PsiWorld *world, const PsiOp *op)
+{
+  const PsiTransfer *transfer = &g_array_index (world->transfers, PsiTransfer, op->transfer);
+  guint8 tiers = 0;
+
+  for (guint t = 0; t < PSI_MAX_TIERS && transfer->bytes > 0; t++)
+    tiers |= (guint8) ((transfer->weights[t] > 0) << t);
+  return tiers;
+}
+
+static Loads *
+loads_of (const PsiWorld *world, const PsiRank *rank)
+{
+  const PsiProgram *program = rank->program;
+  Loads *loads = g_new0 (Loads, 1);
+
+  loads->n_slots = rank->ports->len;
+  loads->tiers = g_new0 (guint8, program->n_streams * loads->n_slots + 1);
+  loads->fold_tiers = g_new0 (guint8, loads->n_slots + 1);
+  for (guint s = 0; s < program->n_streams; s++)
+    for (guint i = 0; i < program->streams[s]->len; i++)
+      {
+        const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+
+        if (op->kind != PSI_OP_WORK)
+          loads->tiers[s * loads->n_slots + op->slot] |= tiers_of (world, op);
+      }
+  for (guint i = 0; i < program->parts->len; i++)
+    {
+      const PsiOp *op = &g_array_index (program->parts, PsiPart, i).op;
+
+      if (op->kind == PSI_OP_WORK)
+        continue;
+      loads->fold_tiers[op->slot] |= tiers_of (world, op);
+      loads->tiers[op->slot] |= loads->fold_tiers[op->slot];
+    }
+  return loads;
+}
+
+gboolean
+psi_world_folds_hold (const PsiWorld *world)
+{
+  g_autoptr (GHashTable) programs = g_hash_table_new_full (NULL, NULL, NULL, loads_free);
+  g_autofree guint64 *users = g_new (guint64, psi_links_n_links (world->links) + 1);
+
+  for (guint l = 0; l < psi_links_n_links (world->links); l++)
+    users[l] = NOBODY;
+  for (guint r = 0; r < world->ranks->len; r++)
+    {
+      const PsiRank *rank = psi_world_rank (world, r);
+      Loads *loads = g_hash_table_lookup (programs, rank->program);
+
+      if (loads == NULL)
+        g_hash_table_insert (programs, rank->program, loads = loads_of (world, rank));
+      for (guint s = 0; s < rank->program->n_streams; s++)
+        for (guint slot = 0; slot < loads->n_slots; slot++)
+          {
+            guint8 tiers = loads->tiers[s * loads->n_slots + slot];
+            PsiPortId port = g_array_index (rank->ports, PsiPortId, slot);
+
+            for (guint i = 0; tiers != 0 && i < g_array_index (world->ports, PsiPort, port).path->len; i++)
+              {
+                const PsiPathLink *step =
+                    &g_array_index (g_array_index (world->ports, PsiPort, port).path, PsiPathLink, i);
+                guint64 user = (guint64) r * PSI_MAX_STREAMS + s;
+
+                if (tiers >> step->tier & 1)
+                  users[step->link] = users[step->link] == NOBODY || users[step->link] == user ? user : SEVERAL;
+              }
+          }
+    }
+  for (guint r = 0; r < world->ranks->len; r++)
+    {
+      const PsiRank *rank = psi_world_rank (world, r);
+      const Loads *loads = g_hash_table_lookup (programs, rank->program);
+
+      if (rank->scale != 1.0 && rank->program->folds->len > 0)
+        return FALSE;
+      for (guint i = 0; i < rank->program->parts->len; i++)
+        {
+          const PsiOp *op = &g_array_index (rank->program->parts, PsiPart, i).op;
+          const PsiPort *port;
+
+          if (op->kind == PSI_OP_WORK)
+            continue;
+          port = &g_array_index (world->ports, PsiPort, g_array_index (rank->ports, PsiPortId, op->slot));
+          if (port->n_members != 1)
+            return FALSE;
+          for (guint k = 0; k < port->path->len; k++)
+            {
+              const PsiPathLink *step = &g_array_index (port->path, PsiPathLink, k);
+
+              if (loads->fold_tiers[op->slot] >> step->tier & 1 && users[step->link] == SEVERAL)
+                return FALSE;
+            }
+        }
+    }
+  return TRUE;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Tokens as one op: the layers of a part, all alike from micro-batch to micro-batch, folded into a fold of the engine.
+ *
+ * Folded are tokens that no other op reaches into: not the first forward of a part, whose layers wait for their updated
+ * parameters one by one, nor its last backward, whose layers let their gradients go one by one; no plan that gathers,
+ * scatters or offloads in every token; no model whose layers skip over others into another part. What remains is
+ * checked by the engine once the world is built (psi_world_folds_hold()); if something shares links with the
+ * collectives inside, the step is built anew without. Every number of the report stays what it is, to the last bit. */
+#include "step.h"
+
+#include "psi-fold.h"
+
+#include <string.h>
+
+#define FOLD_OF(chunk, kind) (4 * (guint) (chunk) + (guint) (kind))
+
+/* Does each layer read the one before it and nothing else? */
+static gboolean
+is_chain (const PsiModel *model)
+{
+  for (guint l = 1; l < model->layers->len; l++)
+    {
+      const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);
+
+      if (layer->n_inputs != 1 || layer->inputs[0] != l - 1)
+        return FALSE;
+    }
+  return TRUE;
+}
+
+gboolean
+psi_step_can_fold (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiSettings *settings = step->settings;
+  const char *detail = psi_settings_text (settings, PSI_KEY_DETAIL);
+  gboolean one_by_one = step->n_classes > plan->dp;
+
+  return !plan->cyclic && plan->zero < 2 && plan->offload == PSI_OFFLOAD_NONE && step->schedule->places == NULL &&
+         step->schedule->pool == NULL && !psi_settings_has (settings, PSI_KEY_REDUCE_EVERY) &&
+         !psi_settings_has (settings, PSI_KEY_SLOW_RANK) && !psi_settings_has (settings, PSI_KEY_SLOW_LINK) &&
+         psi_settings_real (settings, PSI_KEY_JITTER) <= 0 &&
+         (strcmp (detail, "flow") == 0 || strcmp (detail, "closed") == 0) &&
+         (!one_by_one || plan->tp * plan->cp * plan->ep == 1) && (plan->pp == 1 || is_chain (psi_step_model (step)));
+}
+
+gboolean
+psi_step_may_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
+{
+  guint n_chunks = step->schedule->n_chunks;
+
+  if (!step->folds)
+    return FALSE;
+  if (rank->folds == NULL)
+    {
+      const GArray *list = step->schedule->lists[rank->list];
+
+      rank->folds = g_new (guint32, FOLD_OF (n_chunks, 0));
+      memset (rank->folds, 0xff, FOLD_OF (n_chunks, 0) * sizeof *rank->folds);
+      rank->updates_left = g_new0 (guint32, n_chunks);
+      for (guint i = 0; i < list->len; i++)
+        {
+          const PsiToken *other = &g_array_index (list, PsiToken, i);
+
+          if (other->kind == PSI_TOKEN_BACKWARD || other->kind == PSI_TOKEN_BACKWARD_WEIGHT)
+            rank->updates_left[other->chunk]++;
+        }
+    }
+  guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
+
+  if (token->kind == PSI_TOKEN_FORWARD)
+    return rank->first_use[step->partition.first[part]] != PSI_OP_NONE;
+  return token->kind == PSI_TOKEN_BACKWARD_INPUT || --rank->updates_left[token->chunk] > 0;
+}
+
+PsiOpId
+psi_step_add_fold (PsiStepRank *rank, const PsiToken *token)
+{
+  guint32 fold = rank->folds[FOLD_OF (token->chunk, token->kind)];
+
+  return fold != G_MAXUINT32 ? psi_program_add_fold (rank->program, fold) : PSI_OP_NONE;
+}
+
+PsiOpId
+psi_step_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token, const guint *before)
+{
+  guint32 fold;
+
+  for (guint s = 1; s < rank->program->n_streams; s++)
+    if (rank->program->streams[s]->len != before[s])
+      return PSI_OP_NONE; /* something goes on beside it */
+  fold = psi_world_fold (step->world, rank->id, before[0]);
+  if (fold == G_MAXUINT32)
+    return PSI_OP_NONE;
+  rank->folds[FOLD_OF (token->chunk, token->kind)] = fold;
+  return PSI_OP_ID (PSI_STREAM_COMPUTE, before[0]);
+}

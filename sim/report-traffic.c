@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+#include "report-traffic.h"
+
+#include "psi-account.h"
+#include "psi-fold.h"
+
+static gint64
+add_sent (const PsiStep *step, const PsiStepRank *rank, const PsiOp *op, gint64 times, gint64 *by_kind)
+{
+  const PsiTransferInfo *info = &g_array_index (step->infos, PsiTransferInfo, op->transfer);
+
+  by_kind[info->traffic] += times * info->sent_bytes * rank->count;
+  return times * info->sent_bytes;
+}
+
+gint64
+psi_report_sent_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 *by_kind)
+{
+  const PsiProgram *program = rank->program;
+  g_autofree gint64 *n_folded = g_new0 (gint64, program->folds->len + 1);
+  gint64 sum = 0;
+
+  for (guint s = 0; s < program->n_streams; s++)
+    for (guint i = 0; i < program->streams[s]->len; i++)
+      {
+        const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+
+        if (op->kind != PSI_OP_WORK)
+          sum += add_sent (step, rank, op, 1, by_kind);
+        else if (op->transfer > 0)
+          n_folded[op->transfer - 1]++;
+      }
+  for (guint p = 0; p < program->folds->len; p++)
+    {
+      const PsiFold *fold = &g_array_index (program->folds, PsiFold, p);
+      const PsiPart *parts = psi_fold_parts (program, fold);
+
+      for (guint i = 0; i < fold->n_parts; i++)
+        if (parts[i].op.kind != PSI_OP_WORK)
+          sum += add_sent (step, rank, &parts[i].op, n_folded[p], by_kind);
+    }
+  return sum;
+}
+
+/* Bytes rise when a message starts and fall when it ends. */
+static void
+add_flight (const PsiStep *step, const PsiOp *op, PsiTime start_ps, PsiTime end_ps, guint gpus, GArray *events)
+{
+  gint64 bytes = g_array_index (step->infos, PsiTransferInfo, op->transfer).flight_bytes * gpus;
+  PsiLevelEvent rise = { start_ps, bytes, 0 }, fall = { end_ps, -bytes, 0 };
+
+  if (bytes == 0)
+    return;
+  g_array_append_val (events, rise);
+  g_array_append_val (events, fall);
+}
+
+static void
+add_flights (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, guint gpus, GArray *events)
+{
+  const PsiProgram *program = rank->program;
+  const PsiOpTimes *times = run->times + run->first_op[rank->id];
+
+  for (guint s = 0; s < program->n_streams; s++)
+    for (guint i = 0; i < program->streams[s]->len; i++, times++)
+      {
+        const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+        const PsiFold *fold = psi_op_fold (program, op);
+
+        if (op->kind != PSI_OP_WORK)
+          add_flight (step, op, times->start_ps, times->end_ps, gpus, events);
+        for (guint k = 0; fold != NULL && k < fold->n_parts; k++)
+          {
+            const PsiPart *part = &psi_fold_parts (program, fold)[k];
+
+            if (part->op.kind != PSI_OP_WORK)
+              add_flight (step, &part->op, times->start_ps + part->start_ps, times->start_ps + part->end_ps, gpus,
+                          events);
+          }
+      }
+}
+
+void
+psi_report_fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const guint *gpus,
+                         PsiTime origin_ps, gboolean keeps_curve)
+{
+  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+  g_autoptr (GArray) curve = keeps_curve ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
+  PsiLevels levels;
+
+  for (guint r = 0; r < step->n_ranks; r++)
+    if (gpus[r] > 0)
+      add_flights (step, run, &step->ranks[r], gpus[r], events);
+  psi_account_levels (events, run->period_ps, origin_ps, NULL, TRUE, &levels, curve);
+  plan->concurrent_peak_bytes = levels.peak_bytes;
+  plan->sequential_steps = psi_account_chain (step->world);
+  if (curve != NULL)
+    {
+      plan->traffic = g_array_new (FALSE, FALSE, sizeof (PsiTrafficPoint));
+      for (guint i = 0; i < curve->len; i++)
+        {
+          const PsiLevelPoint *from = &g_array_index (curve, PsiLevelPoint, i);
+          PsiTrafficPoint point = { from->time_ps, from->bytes[0] };
+
+          g_array_append_val (plan->traffic, point);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* Folded steps: far fewer ops, and every number of the report as it is without. */
+#include "closed-forms.h"
+#include "psi-account.h"
+#include "psi-fold.h"
+#include "settings-flags.h"
+#include "simulate-plan.h"
+
+static gboolean
+look (const char *name, const PsiStep *step, const PsiRun *run, gpointer data, GError **error)
+{
+  *(gsize *) data = run->first_op[step->n_ranks];
+  return TRUE;
+}
+
+/* The report of a plan as JSON. `ret_n_ops`, if not NULL, gets the number of ops: whoever looks at them gets them all.
+ */
+static char *
+report_of (const char *flags, gsize *ret_n_ops)
+{
+  g_autoptr (PsiSettings) settings = settings_of (flags);
+  const PsiSimulateOptions options = { .observe = ret_n_ops != NULL ? look : NULL, .observe_data = ret_n_ops };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiReport) report = psi_report_new ();
+
+  PsiPlanReport *plan = psi_simulate_plan ("plan", settings, &options, report, &error);
+  g_assert_no_error (error);
+  g_ptr_array_add (report->plans, plan);
+  return psi_report_to_json (report);
+}
+
+static gsize
+n_ops_folded (const char *flags)
+{
+  g_autoptr (PsiSettings) settings = settings_of (flags);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, &error);
+  g_autoptr (PsiModelSource) source = psi_model_source_load (settings, &error);
+  g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, &error);
+  g_autoptr (PsiStep) step = psi_step_new_folded (plan, machine, source, settings, &error);
+  gsize n = 0;
+
+  g_assert_no_error (error);
+  for (guint r = 0; r < step->n_ranks; r++)
+    n += psi_program_n_ops (step->ranks[r].program);
+  return n;
+}
+
+/* `less`: so many times fewer ops at least; 1: nothing can be folded. */
+static const struct
+{
+  const char *flags;
+  guint less;
+} loads[] = {
+  { "model=gpt2 machine=a100 plan=accumulate micro_batches=16", 5 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16", 4 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 recompute=full grad_clip=no", 4 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 recompute=selective framework=megatron", 4 },
+  { "model=llama-2-7b machine=a100 gpus=32 tp=8 pp=4 vpp=2 micro_batches=16 schedule=interleaved", 4 },
+  { "model=llama-2-7b machine=h100 gpus=32 tp=8 pp=4 micro_batches=16 schedule=zb-h1 sequence_parallel=yes", 4 },
+  { "model=mixtral-8x7b machine=h100 gpus=32 dp=8 ep=8 pp=4 micro_batches=16", 1 }, /* experts share the fabric */
+  { "model=gpt2 machine=a100 gpus=8 dp=4 pp=2 zero=1 micro_batches=16 collapse=no", 2 },
+  { "model=gpt2 machine=a100 plan=dp workers=3 worker_batches=1,2,3 micro_batches=1", 1 },
+  { "model=llama-2-7b machine=a100 gpus=8 dp=2 tp=4 micro_batches=16",
+    1 },                                                              /* gradients share the links of the tensors */
+  { "model=gpt2 machine=a100 gpus=8 tp=2 pp=4 micro_batches=16", 1 }, /* so do the boundaries */
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 detail=closed", 4 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=8 detail=steps", 1 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=8 slow_rank=3:1.5", 1 },
+  { "model=gpt2 machine=a100 gpus=4 plan=zero-3 micro_batches=8", 1 },
+  { "model=uniform plan=1f1b stages=4 micro_batches=8", 1 },
+};
+
+static void
+test_same (gconstpointer data)
+{
+  const char *flags = loads[GPOINTER_TO_UINT (data)].flags;
+  gsize n_ops = 0, n_folded = n_ops_folded (flags);
+  guint less = loads[GPOINTER_TO_UINT (data)].less;
+
+  g_test_message ("%s", flags);
+  g_autofree char *all = report_of (flags, &n_ops), *folded = report_of (flags, NULL);
+  g_test_message ("%" G_GSIZE_FORMAT " ops, %" G_GSIZE_FORMAT " folded", n_ops, n_folded);
+  g_assert_cmpstr (all, ==, folded);
+  if (less > 1)
+    g_assert_cmpuint (n_folded * less, <=, n_ops);
+  else
+    g_assert_cmpuint (n_folded, ==, n_ops);
+}
+
+/* Work and a message, twice, folded or not; a second rank, if there is one, sends over the same link. */
+static PsiWorld *
+small_world (gboolean folds, guint n_ranks)
+{
+  PsiWorld *world = psi_world_new ();
+  const PsiTransfer transfer = {
+    .bytes = 1000, .cap_bytes_per_s = HUGE_VAL, .latency_ps = 10, .weights = { 2 }, .hops = 3
+  };
+  PsiTransferId id = psi_world_add_transfer (world, &transfer);
+  PsiLinkId link = psi_links_add (world->links, 1e12);
+
+  for (guint r = 0; r < n_ranks; r++)
+    {
+      PsiProgram *program = psi_world_add_program (world, 1);
+      PsiRankId rank = psi_world_add_rank (world, program, 1, 0);
+      PsiPortId port = psi_world_add_communicator (world);
+
+      psi_world_bind (world, rank, 0, port);
+      psi_world_add_path (world, port, link, 0);
+      psi_program_work (program, 0, 5, 1);
+      PsiOpId first = psi_program_work (program, 0, 90, 2);
+      psi_program_delta (program, first, FALSE, 3, 7);
+      psi_program_message (program, 0, PSI_OP_COLLECTIVE, 0, id, 20);
+      PsiOpId last = psi_program_work (program, 0, 40, 4);
+      psi_program_delta (program, last, TRUE, 3, -7);
+      psi_program_message (program, 0, PSI_OP_COLLECTIVE, 0, id, 21);
+      if (folds && r == 0)
+        g_assert_cmpuint (psi_world_fold (world, rank, 1), ==, 0);
+    }
+  return world;
+}
+
+static void
+test_small (void)
+{
+  guint64 digests[2];
+
+  for (guint folds = 0; folds < 2; folds++)
+    {
+      g_autoptr (PsiWorld) world = small_world (folds, 1);
+      g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+      PsiTimeSplit split;
+
+      g_assert_true (psi_world_folds_hold (world));
+      g_autoptr (PsiRun) run = psi_run (world, NULL, NULL);
+      g_assert_cmpint (run->period_ps, ==, 5 + 90 + 40 + 2 * (10 + 2000));
+      g_assert_cmpuint (run->first_op[1], ==, folds ? 2 : 5);
+      psi_account_time (world, run, 0, &split);
+      g_assert_cmpint (split.busy_ps[1], ==, 5);
+      g_assert_cmpint (split.busy_ps[2], ==, 90);
+      g_assert_cmpint (split.busy_ps[4], ==, 40);
+      g_assert_cmpint (split.moving_ps[20], ==, 2010);
+      g_assert_cmpint (split.moving_ps[21], ==, 2010);
+      g_assert_cmpint (split.still_ps, ==, 0);
+      psi_account_memory_events (world, run, 0, 1, events);
+      g_assert_cmpuint (events->len, ==, 2);
+      const PsiLevelEvent *rise = &g_array_index (events, PsiLevelEvent, 0), *fall = rise + 1;
+      g_assert_cmpint (rise->bytes, ==, 7);
+      g_assert_cmpint (fall->time_ps - rise->time_ps, ==, 90 + 2010 + 40);
+      g_assert_cmpuint (psi_account_chain (world), ==, 3);
+      digests[folds] = psi_account_digest (world, run);
+    }
+  g_assert_cmpuint (digests[0], ==, digests[1]);
+}
+
+/* Two ranks on one link: the promise does not hold, and the run would come out wrong. */
+static void
+test_spoilt (void)
+{
+  g_autoptr (PsiWorld) world = small_world (TRUE, 2), scaled = small_world (TRUE, 1);
+
+  g_assert_false (psi_world_folds_hold (world));
+  psi_world_rank (scaled, 0)->scale = 2;
+  g_assert_false (psi_world_folds_hold (scaled));
+}
+
+/* What waits for another op is not folded, nor what begins with a message or is one op. */
+static void
+test_refused (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 2);
+  PsiRankId rank = psi_world_add_rank (world, program, 1, 0);
+  PsiOpId other = psi_program_work (program, 1, 10, 0);
+
+  psi_program_work (program, 0, 10, 0);
+  PsiOpId last = psi_program_work (program, 0, 20, 0);
+  g_assert_cmpuint (psi_world_fold (world, rank, 1), ==, G_MAXUINT32);
+  psi_program_after (program, last, other, 0);
+  g_assert_cmpuint (psi_world_fold (world, rank, 0), ==, G_MAXUINT32);
+  g_assert_cmpuint (psi_program_n_ops (program), ==, 3);
+  g_assert_cmpuint (program->parts->len, ==, 0);
+
+  g_autoptr (PsiWorld) small = small_world (FALSE, 1);
+  g_assert_cmpuint (psi_world_fold (small, 0, 2), ==, G_MAXUINT32);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/engine/fold/small", test_small);
+  g_test_add_func ("/engine/fold/spoilt", test_spoilt);
+  g_test_add_func ("/engine/fold/refused", test_refused);
+  for (guint i = 0; i < G_N_ELEMENTS (loads); i++)
+    {
+      g_autofree char *path = g_strdup_printf ("/sim/fold/same/%02u", i);
+
+      g_test_add_data_func (path, GUINT_TO_POINTER (i), test_same);
+    }
+  return g_test_run ();
+}
