@@ -67,17 +67,31 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
     }
 }
 
-/* Changes at the starts (or the ends) of an op. */
-static void
-add_deltas (const PsiProgram *program, const PsiOp *op, gboolean at_end, PsiTime time_ps, gint64 weight, GArray *events)
+/* Appends to an array that is longer than what is in it: there are millions. */
+typedef struct
+{
+  GArray *events;
+  guint used;
+} Writer;
+
+static inline void
+write_event (Writer *writer, PsiTime time_ps, gint64 bytes, guint level)
+{
+  if (writer->used == writer->events->len)
+    g_array_set_size (writer->events, 2 * writer->used + 64);
+  g_array_index (writer->events, PsiLevelEvent, writer->used++) = (PsiLevelEvent){ time_ps, bytes, level };
+}
+
+/* Changes at the start (or the end) of an op. */
+static inline void
+add_deltas (const PsiProgram *program, const PsiOp *op, gboolean at_end, PsiTime time_ps, gint64 weight, Writer *writer)
 {
   for (guint32 d = op->first_delta; d != CHAIN_END;)
     {
       const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
-      PsiLevelEvent event = { time_ps, delta->bytes * weight, delta->memory_class };
 
       if (delta->at_end == at_end)
-        g_array_append_val (events, event);
+        write_event (writer, time_ps, delta->bytes * weight, delta->memory_class);
       d = delta->next;
     }
 }
@@ -87,6 +101,7 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
 {
   const PsiProgram *program = psi_world_rank (world, rank)->program;
   const PsiOpTimes *times = run->times + run->first_op[rank];
+  Writer writer = { events, events->len };
 
   for (guint s = 0; s < program->n_streams; s++)
     for (guint i = 0; i < program->streams[s]->len; i++, times++)
@@ -95,16 +110,17 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
         const PsiFold *fold = psi_op_fold (program, op);
         PsiTime shift_ps = op->shift * run->period_ps;
 
-        add_deltas (program, op, FALSE, times->start_ps + shift_ps, weight, events);
+        add_deltas (program, op, FALSE, times->start_ps + shift_ps, weight, &writer);
         for (guint k = 0; fold != NULL && k < fold->n_parts; k++)
           {
             const PsiPart *part = &psi_fold_parts (program, fold)[k];
 
-            add_deltas (program, &part->op, FALSE, times->start_ps + part->start_ps + shift_ps, weight, events);
-            add_deltas (program, &part->op, TRUE, times->start_ps + part->end_ps + shift_ps, weight, events);
+            add_deltas (program, &part->op, FALSE, times->start_ps + part->start_ps + shift_ps, weight, &writer);
+            add_deltas (program, &part->op, TRUE, times->start_ps + part->end_ps + shift_ps, weight, &writer);
           }
-        add_deltas (program, op, TRUE, times->end_ps + shift_ps, weight, events);
+        add_deltas (program, op, TRUE, times->end_ps + shift_ps, weight, &writer);
       }
+  g_array_set_size (events, writer.used);
 }
 
 /* Is y before x? Of one instant the falls come first, or the rises. */
@@ -180,7 +196,8 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
   for (guint i = 0; i < events->len; i++)
     {
       PsiTime x = event[i].time_ps - origin_ps;
-      gint64 q = period_ps > 0 ? x / period_ps - (x % period_ps < 0) : 0;
+      gboolean is_inside = x >= 0 && x < period_ps;
+      gint64 q = period_ps > 0 && !is_inside ? x / period_ps - (x % period_ps < 0) : 0;
 
       event[i].time_ps = period_ps > 0 ? x - q * period_ps : 0;
       level[event[i].level] -= q * event[i].bytes;

@@ -215,11 +215,20 @@ copy_row (PsiPlanReport *plan, const PsiStep *step, const Equals *equals, guint 
   return TRUE;
 }
 
+/* How much of a report is wanted. */
+typedef enum
+{
+  FIT,     /* memory, step time and throughput: enough to compare plans that might fit */
+  NUMBERS, /* all but curves */
+  CURVES
+} Depth;
+
 /* One row for each class of equal GPUs; the workers of a pool share a row. */
 static void
 fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
-            gboolean curves)
+            Depth depth)
 {
+  gboolean curves = depth == CURVES;
   const guint *pool = step->schedule->pool;
   guint first_gpu = 0;
 
@@ -239,10 +248,12 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
       gboolean copied = copy_row (plan, step, equals, r, row);
       for (guint m = 0; m < members; m++)
         {
-          sent += psi_report_sent_bytes (step, &rank[m], plan->by_kind);
+          if (depth > FIT)
+            sent += psi_report_sent_bytes (step, &rank[m], plan->by_kind);
           if (copied)
             continue;
-          add_time (step, run, &rank[m], row);
+          if (depth > FIT)
+            add_time (step, run, &rank[m], row);
           add_memory (step, run, &rank[m], origin_ps, curves, row);
           if (curves)
             add_spans (step, run, &rank[m], origin_ps, row->spans);
@@ -295,11 +306,9 @@ cache_bytes_of_fullest (const PsiPlanReport *plan, const PsiStep *step)
 }
 
 static void
-fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps)
+fill_memory (PsiPlanReport *plan, const PsiStep *step)
 {
-  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
   gboolean real = step->machine->gpu.context_bytes > 0;
-  PsiLevels levels;
 
   plan->capacity_bytes = step->machine->gpu.memory_bytes;
   gint64 cache_bytes = real ? cache_bytes_of_fullest (plan, step) : 0;
@@ -321,8 +330,15 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const 
                   : (double) (plan->capacity_bytes - plan->device_bytes) < TIGHT_SHARE * (double) plan->capacity_bytes
                       ? PSI_VERDICT_TIGHT
                       : PSI_VERDICT_FITS;
+}
 
-  /* All GPUs' activations on one clock. */
+/* All GPUs' activations on one clock. */
+static void
+fill_activations (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps)
+{
+  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+  PsiLevels levels;
+
   for (guint r = 0; r < step->n_ranks; r++)
     if (equals->gpus[r] > 0)
       psi_account_memory_events (step->world, run, step->ranks[r].id, equals->gpus[r], events);
@@ -462,21 +478,66 @@ fill_band (PsiPlanReport *plan, const PsiStep *step)
   plan->step_time_high_s = period_s * machine->band_high;
 }
 
+/* Memory and pace; the rest is for `depth` to say. */
+static PsiPlanReport *
+begin_report (const char *name, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
+              Depth depth)
+{
+  PsiPlanReport *plan = psi_plan_report_new (name);
+
+  plan->gpus = step->gpus;
+  plan->step_time_ps = run->period_ps;
+  fill_ranks (plan, step, run, equals, origin_ps, depth);
+  fill_memory (plan, step);
+  return plan;
+}
+
+static PsiTime
+origin_of (const PsiRun *run)
+{
+  return run->first_op[1] > 0 ? run->times[0].start_ps : 0;
+}
+
+PsiPlanReport *
+psi_plan_report_fill_fit (const char *name, const PsiStep *step, const PsiRun *run)
+{
+  g_auto (Equals) equals = { NULL, NULL };
+
+  equals_init (&equals, step, run);
+  PsiPlanReport *plan = begin_report (name, step, run, &equals, origin_of (run), FIT);
+  fill_throughput (plan, step);
+  return plan;
+}
+
+gboolean
+psi_report_cannot_fit (const PsiStep *step)
+{
+  gint64 capacity_bytes = step->machine->gpu.memory_bytes;
+
+  for (guint r = 0; r < step->n_ranks && capacity_bytes >= 0; r++)
+    {
+      gint64 steady_bytes = overhead_bytes (step);
+
+      for (guint c = 0; c < PSI_N_MEMORY; c++)
+        steady_bytes += step->ranks[r].base[c];
+      if (steady_bytes > capacity_bytes)
+        return TRUE;
+    }
+  return FALSE;
+}
+
 PsiPlanReport *
 psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves)
 {
-  PsiPlanReport *plan = psi_plan_report_new (name);
-  PsiTime origin_ps = run->first_op[1] > 0 ? run->times[0].start_ps : 0;
+  PsiTime origin_ps = origin_of (run);
   g_auto (Equals) equals = { NULL, NULL };
   double bubble_ps = 0;
 
   equals_init (&equals, step, run);
+  PsiPlanReport *plan = begin_report (name, step, run, &equals, origin_ps, curves ? CURVES : NUMBERS);
   plan->layout = describe_layout (step);
-  plan->gpus = step->gpus;
-  plan->step_time_ps = run->period_ps;
   fill_band (plan, step);
-  fill_ranks (plan, step, run, &equals, origin_ps, curves);
-  fill_memory (plan, step, run, &equals, origin_ps);
+  fill_activations (plan, step, run, &equals, origin_ps);
   for (guint i = 0; i < plan->ranks->len; i++)
     {
       const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);

@@ -26,6 +26,13 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
                                        : psi_step_new_folded (plan, machine, source, settings, error);
   if (step == NULL)
     return NULL;
+  if (options->fit_only && psi_report_cannot_fit (step))
+    {
+      PsiPlanReport *refused = psi_plan_report_new (name);
+
+      refused->verdict = PSI_VERDICT_OOM;
+      return refused;
+    }
   PsiRunOptions run_options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
   double jitter = psi_settings_real (settings, PSI_KEY_JITTER);
   PsiTrials trials = { 0 };
@@ -40,7 +47,8 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
     psi_report_describe (report, machine, source, psi_step_model (step));
   if (options->observe != NULL && !options->observe (name, step, run, options->observe_data, error))
     return NULL;
-  PsiPlanReport *filled = psi_plan_report_fill (name, step, run, options->curves);
+  PsiPlanReport *filled = options->fit_only ? psi_plan_report_fill_fit (name, step, run)
+                                            : psi_plan_report_fill (name, step, run, options->curves);
   if (options->critical_path)
     filled->critical_path = psi_critical_path_new (step, run);
   if (trials.n > 0)

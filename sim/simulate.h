@@ -15,6 +15,7 @@ typedef gboolean (*PsiObserver) (const char *name, const PsiStep *step, const Ps
 typedef struct
 {
   gboolean curves;        /* keep memory and traffic curves and spans for plots */
+  gboolean fit_only;      /* step time, throughput, memory and verdict; no time for a plan that cannot fit */
   gboolean critical_path; /* tell which ops decide the step time */
   gboolean advice;        /* look for changes that fit when the plan does not */
   PsiObserver observe;

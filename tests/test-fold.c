@@ -68,6 +68,10 @@ static const struct
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=8 detail=steps", 1 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=8 slow_rank=3:1.5", 1 },
   { "model=gpt2 machine=a100 gpus=4 plan=zero-3 micro_batches=8", 1 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 zero=3 micro_batches=16", 4 }, /* there is nothing to shard over */
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 offload=activations micro_batches=16", 4 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 offload=parameters recompute=full micro_batches=16", 4 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 offload=optimizer micro_batches=16", 4 },
   { "model=uniform plan=1f1b stages=4 micro_batches=8", 1 },
 };
 

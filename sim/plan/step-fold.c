@@ -2,10 +2,11 @@
 /* Tokens as one op: the layers of a part, all alike from micro-batch to micro-batch, folded into a fold of the engine.
  *
  * Folded are tokens that no other op reaches into: not the first forward of a part, whose layers wait for their updated
- * parameters one by one, nor its last backward, whose layers let their gradients go one by one; no plan that gathers,
- * scatters or offloads in every token; no model whose layers skip over others into another part. What remains is
- * checked by the engine once the world is built (psi_world_folds_hold()); if something shares links with the
- * collectives inside, the step is built anew without. Every number of the report stays what it is, to the last bit. */
+ * parameters one by one, nor its last backward, whose layers let their gradients go one by one; no token that
+ * gathers parameters or scatters gradients beside its work; no model whose layers skip over others into another part.
+ * What remains is checked by the engine once the world is built (psi_world_folds_hold()); if something shares links
+ * with the collectives inside, the step is built anew without. Every number of the report stays what it is, to the last
+ * bit. */
 #include "step.h"
 
 #include "psi-fold.h"
@@ -13,20 +14,6 @@
 #include <string.h>
 
 #define FOLD_OF(chunk, kind) (4 * (guint) (chunk) + (guint) (kind))
-
-/* Does each layer read the one before it and nothing else? */
-static gboolean
-is_chain (const PsiModel *model)
-{
-  for (guint l = 1; l < model->layers->len; l++)
-    {
-      const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);
-
-      if (layer->n_inputs != 1 || layer->inputs[0] != l - 1)
-        return FALSE;
-    }
-  return TRUE;
-}
 
 gboolean
 psi_step_can_fold (const PsiStep *step)
@@ -36,12 +23,11 @@ psi_step_can_fold (const PsiStep *step)
   const char *detail = psi_settings_text (settings, PSI_KEY_DETAIL);
   gboolean one_by_one = step->n_classes > plan->dp;
 
-  return !plan->cyclic && plan->zero < 2 && plan->offload == PSI_OFFLOAD_NONE && step->schedule->places == NULL &&
-         step->schedule->pool == NULL && !psi_settings_has (settings, PSI_KEY_REDUCE_EVERY) &&
-         !psi_settings_has (settings, PSI_KEY_SLOW_RANK) && !psi_settings_has (settings, PSI_KEY_SLOW_LINK) &&
-         psi_settings_real (settings, PSI_KEY_JITTER) <= 0 &&
+  return !plan->cyclic && step->schedule->places == NULL && step->schedule->pool == NULL &&
+         !psi_settings_has (settings, PSI_KEY_REDUCE_EVERY) && !psi_settings_has (settings, PSI_KEY_SLOW_RANK) &&
+         !psi_settings_has (settings, PSI_KEY_SLOW_LINK) && psi_settings_real (settings, PSI_KEY_JITTER) <= 0 &&
          (strcmp (detail, "flow") == 0 || strcmp (detail, "closed") == 0) &&
-         (!one_by_one || plan->tp * plan->cp * plan->ep == 1) && (plan->pp == 1 || is_chain (psi_step_model (step)));
+         (!one_by_one || plan->tp * plan->cp * plan->ep == 1) && (plan->pp == 1 || step->is_chain);
 }
 
 gboolean

@@ -212,6 +212,9 @@ visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean i
 
   if (!incoming && part + 1 == step->partition.n_parts)
     return;
+  /* Where each layer reads the one before it, only the first behind the cut reads across. */
+  if (step->is_chain)
+    end = MIN (end, begin + 1);
   for (guint l = begin; l < end; l++)
     {
       const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);

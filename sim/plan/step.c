@@ -386,6 +386,20 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
   return apply_factors (step, error);
 }
 
+/* Does each layer read the one before it and nothing else? */
+static gboolean
+is_chain (const PsiModel *model)
+{
+  for (guint l = 1; l < model->layers->len; l++)
+    {
+      const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);
+
+      if (layer->n_inputs != 1 || layer->inputs[0] != l - 1)
+        return FALSE;
+    }
+  return TRUE;
+}
+
 static PsiStep *
 new_step (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
           gboolean folds, GError **error)
@@ -407,6 +421,7 @@ new_step (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *
   PsiShapeCost *shape = shape_for (step, source, plan->micro_batch, error);
   if (shape == NULL)
     return NULL;
+  step->is_chain = is_chain (shape->model);
   guint n_layers = shape->model->layers->len;
   g_autofree double *cost = g_new (double, n_layers);
   for (guint l = 0; l < n_layers; l++)

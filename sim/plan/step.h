@@ -155,6 +155,7 @@ typedef struct _PsiStep
   GHashTable *shared_links; /* level, domain and direction -> PsiLinkId + 1 */
   GHashTable *ports;        /* key -> PsiPortId + 1 */
   GHashTable *transfers;    /* transfer and info -> PsiTransferId */
+  gboolean is_chain;        /* each layer reads the one before it and nothing else */
   gboolean folds;           /* tokens are one op where they can be */
 } PsiStep;
 
