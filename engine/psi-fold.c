@@ -93,6 +93,7 @@ psi_program_add_fold (PsiProgram *program, guint32 number)
   PsiOpId id = psi_program_work (program, 0, fold->cost_ps, first->tag);
 
   psi_program_op (program, id)->transfer = number + 1;
+  program->n_unfolded += fold->n_parts - 1;
   psi_program_label (program, id, first->label[0], first->label[1]);
   return id;
 }

@@ -80,6 +80,7 @@ typedef struct
   guint n_streams;
   GArray *deps, *deltas;
   GArray *parts, *folds; /* of PsiPart and PsiFold: psi-fold.h */
+  guint64 n_unfolded;    /* ops there would be without folds, beyond those there are */
   guint32 max_distance;
   gboolean skips; /* messages join different iterations of two ranks */
 } PsiProgram;

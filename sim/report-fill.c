@@ -9,6 +9,7 @@
  *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
+#include "report-assumptions.h"
 #include "report-traffic.h"
 
 #include "critical-path.h"
@@ -356,7 +357,8 @@ static void
 fill_throughput (PsiPlanReport *plan, const PsiStep *step)
 {
   const PsiModel *model = psi_step_model (step);
-  double step_s = psi_time_to_s (plan->step_time_ps), peak = step->machine->gpu.peak_flops[step->plan->dtype];
+  const PsiGpu *gpu = &step->machine->gpu;
+  double step_s = psi_time_to_s (plan->step_time_ps), peak = gpu->peak_flops[psi_gpu_dtype (gpu, step->plan->dtype)];
   double compute_ps = 0, recompute_ps = 0;
 
   plan->tokens_per_s = plan->samples_per_s = plan->model_tflops_per_gpu = plan->mfu = plan->hfu = NAN;
@@ -400,43 +402,6 @@ fill_update (PsiPlanReport *plan, const PsiStep *step)
   plan->delay_mean = sum / (schedule->n_workers * schedule->n_parts);
   for (guint part = 0; part < schedule->n_parts; part++)
     plan->parameter_versions = MAX (plan->parameter_versions, psi_step_versions (step, part));
-}
-
-static void
-fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
-{
-  for (guint i = 0; i < step->plan->assumptions->len; i++)
-    g_ptr_array_add (plan->assumptions, g_strdup (g_ptr_array_index (step->plan->assumptions, i)));
-  if (!step->machine->ideal)
-    {
-      g_ptr_array_add (plan->assumptions,
-                       g_strdup_printf ("machine '%s' is a %s profile", step->machine->name, step->machine->kind));
-      g_ptr_array_add (plan->assumptions,
-                       g_strdup_printf ("%.4g MiB of each GPU for context, libraries and communicators",
-                                        (double) overhead_bytes (step) / 1048576));
-    }
-  if (!psi_step_model (step)->is_uniform && !step->machine->ideal)
-    {
-      const PsiFramework *framework = step->plan->framework;
-      const PsiHost *host = &step->machine->host;
-      gint64 issue_ps = framework->megatron ? host->issue_ps_megatron : host->issue_ps_pytorch;
-      g_autofree char *attention =
-          step->plan->flash ? g_strdup_printf ("flash-%u", step->plan->flash_generation) : g_strdup ("math");
-
-      g_ptr_array_add (plan->assumptions,
-                       g_strdup_printf ("kernels of %s: %.3g us of the host for each, %s attention", framework->summary,
-                                        psi_time_to_s (issue_ps) * framework->host_factor * 1e6, attention));
-    }
-  if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
-    g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
-                                                         step->plan->stages, step->partition.rule));
-  if (step->plan->offload != PSI_OFFLOAD_NONE)
-    g_ptr_array_add (plan->assumptions,
-                     g_strdup_printf ("the host takes %s at %.4g GB/s for each GPU, host memory is not checked",
-                                      psi_settings_text (step->settings, PSI_KEY_OFFLOAD),
-                                      step->machine->host.bytes_per_s / 1e9));
-  if (!step->plan->overlap_grads && step->plan->dp > 1)
-    g_ptr_array_add (plan->assumptions, g_strdup ("gradients wait for the end of the backward"));
 }
 
 static char *
@@ -551,7 +516,7 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   psi_report_fill_traffic (plan, step, run, equals.gpus, origin_ps, curves);
   fill_throughput (plan, step);
   fill_update (plan, step);
-  fill_assumptions (plan, step);
+  psi_report_fill_assumptions (plan, step, overhead_bytes (step));
   if (!run->periodic)
     g_ptr_array_add (plan->warnings,
                      g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));

@@ -430,9 +430,10 @@ psi_table_run (const PsiReport *report, const PsiPlanReport *plan, const PsiTerm
   g_autofree char *verdict = psi_verdict_line (plan);
 
   psi_append_source (out, report, terminal);
-  g_autofree char *layout =
-      g_strdup_printf ("%s on %u GPU%s%s%s", plan->name, plan->gpus, plan->gpus == 1 ? "" : "s",
-                       plan->layout != NULL ? ": " : "", plan->layout != NULL ? plan->layout : "");
+  gboolean is_named = g_strcmp0 (plan->name, "plan") != 0; /* that is what flags alone are called */
+  g_autofree char *layout = g_strdup_printf ("%s%s%u GPU%s%s%s", is_named ? plan->name : "", is_named ? " on " : "",
+                                             plan->gpus, plan->gpus == 1 ? "" : "s", plan->layout != NULL ? ": " : "",
+                                             plan->layout != NULL ? plan->layout : "");
   g_string_append_printf (out, "  %-10s", "plan");
   psi_append_wrapped (out, layout, 12, PAGE_WIDTH);
   g_string_append_c (out, '\n');

@@ -280,6 +280,13 @@ apply_factors (PsiStep *step, GError **error)
   return TRUE;
 }
 
+/* Ops of a program, folded or not: what is read off a run looks at them all. */
+static guint64
+size_of (const PsiProgram *program)
+{
+  return psi_program_n_ops (program) + program->n_unfolded;
+}
+
 /* A plan that would take minutes and gigabytes is refused. */
 static gboolean
 check_size (guint64 n_ops, guint64 most, GError **error)
@@ -310,7 +317,7 @@ build_program (PsiStep *step, PsiStepRank *rank, guint64 n_ops_before, GError **
       psi_step_token (step, rank, token);
       if (cyclic)
         psi_step_cyclic_after (step, rank, token);
-      if (!check_size (n_ops_before + psi_program_n_ops (rank->program), MOST_OPS, error))
+      if (!check_size (n_ops_before + size_of (rank->program), MOST_OPS, error))
         return FALSE;
     }
   psi_step_close_gates (rank);
@@ -370,9 +377,9 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
         {
           if (!build_program (step, &step->ranks[r], n_ops, error))
             return FALSE;
-          n_ops += psi_program_n_ops (step->ranks[r].program);
+          n_ops += size_of (step->ranks[r].program);
         }
-      n_rank_ops += psi_program_n_ops (step->ranks[r].program);
+      n_rank_ops += size_of (step->ranks[r].program);
       if (!check_size (n_rank_ops, MOST_RANK_OPS, error))
         return FALSE;
     }
