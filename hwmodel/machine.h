@@ -135,6 +135,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiMachine, psi_machine_free)
  * direction (0 = as it is; then every GPU has an adapter of that rate, without oversubscription). */
 void psi_machine_override (PsiMachine *machine, guint gpus_per_node, double internode_bytes_per_s);
 
+/* Make the links inside a node, and those between nodes, that many times as fast; latencies stay. */
+void psi_machine_scale_links (PsiMachine *machine, double inside, double between);
+
 /* One line of `psisim list machines`. */
 typedef struct
 {

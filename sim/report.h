@@ -102,6 +102,37 @@ typedef struct
   gint64 time_ps; /* of the path that is this rank's */
 } PsiCriticalRank;
 
+/* Of one tier of links. */
+typedef struct
+{
+  char *name; /* "hdr200" */
+  gboolean between_nodes;
+  double bytes_per_s; /* of one GPU, one direction, now */
+  double unlimited_step_s;
+  double tenth_bytes_per_s, twice_bytes_per_s; /* at which the step takes 1.1 and 2 times that; NAN = at none */
+} PsiLinkHelp;
+
+/* The next value of a degree. */
+typedef struct
+{
+  char *set; /* "tp=4 dp=2" */
+  guint gpus;
+  guint verdict; /* PsiVerdict */
+  gint64 peak_bytes, step_time_ps;
+  double samples_per_s;
+} PsiDegreeHelp;
+
+typedef struct
+{
+  GArray *links;                /* of PsiLinkHelp */
+  GArray *degrees;              /* of PsiDegreeHelp */
+  double one_gpu_samples_per_s; /* NAN = not known */
+  gboolean one_gpu_fits;
+} PsiWhatHelps;
+
+PsiWhatHelps *psi_what_helps_new (void);
+void psi_what_helps_free (PsiWhatHelps *helps);
+
 void psi_critical_path_free (PsiCriticalPath *path);
 /* "compute", "gradients", "waiting" */
 const char *psi_critical_kind_name (guint kind);
@@ -155,6 +186,7 @@ typedef struct
   GPtrArray *assumptions;         /* of char* */
   GArray *advice;                 /* of PsiAdvice */
   PsiCriticalPath *critical_path; /* NULL unless asked for */
+  PsiWhatHelps *what_helps;       /* the same */
   GPtrArray *warnings;            /* of char*: plain words, shown on the terminal */
   guint64 digest;
 } PsiPlanReport;

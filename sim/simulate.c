@@ -6,6 +6,7 @@
 #include "report-fill.h"
 #include "simulate-plan.h"
 #include "trials.h"
+#include "what-helps.h"
 
 PsiPlanReport *
 psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options, PsiReport *report,
@@ -14,6 +15,8 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
   g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, error);
   if (machine == NULL)
     return NULL;
+  if (options->link_factors[0] > 0)
+    psi_machine_scale_links (machine, options->link_factors[0], options->link_factors[1]);
   g_autoptr (PsiModelSource) source = psi_model_source_load (settings, error);
   if (source == NULL)
     return NULL;
@@ -26,7 +29,7 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
                                        : psi_step_new_folded (plan, machine, source, settings, error);
   if (step == NULL)
     return NULL;
-  if (options->fit_only && psi_report_cannot_fit (step))
+  if (options->skips_misfits && psi_report_cannot_fit (step))
     {
       PsiPlanReport *refused = psi_plan_report_new (name);
 
@@ -76,6 +79,10 @@ psi_simulate (const PsiScenario *scenario, const PsiSimulateOptions *options, GE
         }
       if (options->advice && plan->verdict != PSI_VERDICT_FITS)
         psi_advise (request->settings, plan);
+      if (options->advice)
+        psi_warn_if_slower_than_one (request->settings, plan);
+      if (options->what_helps)
+        psi_what_helps (request->settings, plan);
       g_ptr_array_add (report->plans, plan);
     }
   return g_steal_pointer (&report);

@@ -42,6 +42,7 @@ USAGE = [
     ("explain --timeline x", "--timeline is not an option of 'explain'"),
     ("list models --report x.html", "--report is not an option of 'list'"),
     ("explain --critical-path", "--critical-path is not an option of 'explain'"),
+    ("explain --what-helps", "--what-helps is not an option of 'explain'"),
     ("run --critical-path=1", "--critical-path takes no value"),
     ("run --update asynchronous", "'asynchronous' is not in this version"),
     ("run --mico-batch 2", "unknown option '--mico-batch' (did you mean '--micro-batch'?)"),

@@ -19,7 +19,7 @@ import sys
 import tap
 
 FROZEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "frozen")
-LEFT_OUT = {"name", "assumptions", "digest", "critical_path"}
+LEFT_OUT = {"name", "assumptions", "digest", "critical_path", "what_helps"}
 
 
 def flatten(value, path, rows):

@@ -333,6 +333,22 @@ fixture_critical_path (const PsiPlanReport *plan)
   return path;
 }
 
+static inline PsiWhatHelps *
+fixture_what_helps (const PsiPlanReport *plan)
+{
+  PsiWhatHelps *helps = psi_what_helps_new ();
+  const PsiLinkHelp inside = { g_strdup ("nvlink3"), FALSE, 300e9, 0.1, 120e9, 8e9 };
+  const PsiLinkHelp between = { g_strdup ("hdr200"), TRUE, 25e9, 0.1, (double) NAN, (double) NAN };
+  const PsiDegreeHelp degree = { g_strdup ("tp=2 dp=4"), 8, PSI_VERDICT_FITS, 41 * FIXTURE_GIB, plan->step_time_ps / 2,
+                                 2 * plan->samples_per_s };
+
+  g_array_append_val (helps->links, inside);
+  g_array_append_val (helps->links, between);
+  g_array_append_val (helps->degrees, degree);
+  helps->one_gpu_samples_per_s = plan->samples_per_s / 4;
+  return helps;
+}
+
 /* Two plans: a pipeline of four rank classes that fits, and four cyclic workers that do not. */
 static inline PsiReport *
 fixture_report (void)
@@ -342,6 +358,11 @@ fixture_report (void)
   g_ptr_array_add (report->plans, fixture_pipeline ("1f1b", 4, 8, 2));
   g_ptr_array_add (report->plans, fixture_workers ("cdp-v2", 4, TRUE, 36 * FIXTURE_GIB));
   for (guint i = 0; i < report->plans->len; i++) /* asked for: all plans have one */
-    ((PsiPlanReport *) report->plans->pdata[i])->critical_path = fixture_critical_path (report->plans->pdata[i]);
+    {
+      PsiPlanReport *plan = report->plans->pdata[i];
+
+      plan->critical_path = fixture_critical_path (plan);
+      plan->what_helps = fixture_what_helps (plan);
+    }
   return report;
 }

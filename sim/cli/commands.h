@@ -36,6 +36,7 @@ typedef enum
   PSI_OPTION_STEPS,     /* train, converge */
   PSI_OPTION_DATA,      /* train, converge: what to train on */
   PSI_OPTION_RATE,      /* train, converge: learning rate */
+  PSI_OPTION_WHAT_HELPS, /* run, compare: simulate what would make it faster */
   PSI_OPTION_STRICT,    /* validate: rows with tight = yes only */
   PSI_N_OPTIONS
 } PsiOptionId;

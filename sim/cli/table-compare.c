@@ -327,6 +327,21 @@ append_critical_paths (GString *out, const PsiReport *report, const PsiTerminal 
 }
 
 static void
+append_helps (GString *out, const PsiReport *report, const PsiTerminal *terminal)
+{
+  for (guint i = 0; i < report->plans->len; i++)
+    {
+      const PsiPlanReport *plan = report->plans->pdata[i];
+
+      if (plan->what_helps == NULL)
+        continue;
+      g_string_append_c (out, '\n');
+      psi_append_styled (out, terminal, PSI_STYLE_BOLD, plan->name);
+      psi_append_what_helps (out, plan, terminal);
+    }
+}
+
+static void
 append_notes (GString *out, const PsiReport *report, const PsiTerminal *terminal, const Summary *summary,
               gboolean verbose)
 {
@@ -387,6 +402,7 @@ psi_table_compare (const PsiReport *report, const PsiTerminal *terminal, gboolea
   append_bars (out, report, terminal, &summary);
   append_misfits (out, report, terminal);
   append_critical_paths (out, report, terminal);
+  append_helps (out, report, terminal);
   append_notes (out, report, terminal, &summary, verbose);
   return g_strdup (out->str);
 }

@@ -19,6 +19,9 @@ void psi_append_critical_summary (GString *out, const PsiCriticalPath *path, con
 void psi_append_critical_rows (GString *out, const PsiCriticalPath *path, const PsiTerminal *terminal,
                                gboolean verbose);
 
+/* What would help, with its headings. */
+void psi_append_what_helps (GString *out, const PsiPlanReport *plan, const PsiTerminal *terminal);
+
 /* Shared by the two: model, machine and title; the colours and letters of the parts of a step. */
 void psi_append_source (GString *out, const PsiReport *report, const PsiTerminal *terminal);
 PsiStyle psi_verdict_style (PsiVerdict verdict);

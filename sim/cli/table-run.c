@@ -450,6 +450,8 @@ psi_table_run (const PsiReport *report, const PsiPlanReport *plan, const PsiTerm
       g_string_append_c (out, '\n');
       psi_append_critical_rows (out, plan->critical_path, terminal, verbose);
     }
+  if (plan->what_helps != NULL)
+    psi_append_what_helps (out, plan, terminal);
   append_throughput (out, plan, terminal);
   append_memory (out, plan, terminal, verbose);
   append_communication (out, plan, terminal);
