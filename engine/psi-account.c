@@ -67,31 +67,17 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
     }
 }
 
-/* Appends to an array that is longer than what is in it: there are millions. */
-typedef struct
-{
-  GArray *events;
-  guint used;
-} Writer;
-
-static inline void
-write_event (Writer *writer, PsiTime time_ps, gint64 bytes, guint level)
-{
-  if (writer->used == writer->events->len)
-    g_array_set_size (writer->events, 2 * writer->used + 64);
-  g_array_index (writer->events, PsiLevelEvent, writer->used++) = (PsiLevelEvent){ time_ps, bytes, level };
-}
-
 /* Changes at the start (or the end) of an op. */
 static inline void
-add_deltas (const PsiProgram *program, const PsiOp *op, gboolean at_end, PsiTime time_ps, gint64 weight, Writer *writer)
+add_deltas (const PsiProgram *program, const PsiOp *op, gboolean at_end, PsiTime time_ps, gint64 weight,
+            PsiLevelWriter *writer)
 {
   for (guint32 d = op->first_delta; d != CHAIN_END;)
     {
       const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
 
       if (delta->at_end == at_end)
-        write_event (writer, time_ps, delta->bytes * weight, delta->memory_class);
+        psi_level_write (writer, time_ps, delta->bytes * weight, delta->memory_class);
       d = delta->next;
     }
 }
@@ -101,7 +87,7 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
 {
   const PsiProgram *program = psi_world_rank (world, rank)->program;
   const PsiOpTimes *times = run->times + run->first_op[rank];
-  Writer writer = { events, events->len };
+  PsiLevelWriter writer = { events, events->len };
 
   for (guint s = 0; s < program->n_streams; s++)
     for (guint i = 0; i < program->streams[s]->len; i++, times++)
@@ -120,7 +106,7 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
           }
         add_deltas (program, op, TRUE, times->end_ps + shift_ps, weight, &writer);
       }
-  g_array_set_size (events, writer.used);
+  psi_level_writer_end (&writer);
 }
 
 /* Is y before x? Of one instant the falls come first, or the rises. */
@@ -196,8 +182,13 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
   for (guint i = 0; i < events->len; i++)
     {
       PsiTime x = event[i].time_ps - origin_ps;
-      gboolean is_inside = x >= 0 && x < period_ps;
-      gint64 q = period_ps > 0 && !is_inside ? x / period_ps - (x % period_ps < 0) : 0;
+
+      if (x >= 0 && x < period_ps)
+        {
+          event[i].time_ps = x;
+          continue;
+        }
+      gint64 q = period_ps > 0 ? x / period_ps - (x % period_ps < 0) : 0;
 
       event[i].time_ps = period_ps > 0 ? x - q * period_ps : 0;
       level[event[i].level] -= q * event[i].bytes;

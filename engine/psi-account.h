@@ -26,6 +26,27 @@ typedef struct
   guint32 level; /* which one, < PSI_MAX_CLASSES */
 } PsiLevelEvent;
 
+/* Appends many events: { array, array->len } to begin with; the array is longer than what is in it until the end. */
+typedef struct
+{
+  GArray *events; /* of PsiLevelEvent */
+  guint used;
+} PsiLevelWriter;
+
+static inline void
+psi_level_write (PsiLevelWriter *writer, PsiTime time_ps, gint64 bytes, guint level)
+{
+  if (writer->used == writer->events->len)
+    g_array_set_size (writer->events, 2 * writer->used + 64);
+  g_array_index (writer->events, PsiLevelEvent, writer->used++) = (PsiLevelEvent){ time_ps, bytes, level };
+}
+
+static inline void
+psi_level_writer_end (PsiLevelWriter *writer)
+{
+  g_array_set_size (writer->events, writer->used);
+}
+
 /* Levels over one period, starting at origin_ps. */
 typedef struct
 {

@@ -44,19 +44,18 @@ psi_report_sent_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 *by_
 
 /* Bytes rise when a message starts and fall when it ends. */
 static void
-add_flight (const PsiStep *step, const PsiOp *op, PsiTime start_ps, PsiTime end_ps, guint gpus, GArray *events)
+add_flight (const PsiStep *step, const PsiOp *op, PsiTime start_ps, PsiTime end_ps, guint gpus, PsiLevelWriter *writer)
 {
   gint64 bytes = g_array_index (step->infos, PsiTransferInfo, op->transfer).flight_bytes * gpus;
-  PsiLevelEvent rise = { start_ps, bytes, 0 }, fall = { end_ps, -bytes, 0 };
 
   if (bytes == 0)
     return;
-  g_array_append_val (events, rise);
-  g_array_append_val (events, fall);
+  psi_level_write (writer, start_ps, bytes, 0);
+  psi_level_write (writer, end_ps, -bytes, 0);
 }
 
 static void
-add_flights (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, guint gpus, GArray *events)
+add_flights (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, guint gpus, PsiLevelWriter *writer)
 {
   const PsiProgram *program = rank->program;
   const PsiOpTimes *times = run->times + run->first_op[rank->id];
@@ -68,14 +67,14 @@ add_flights (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gu
         const PsiFold *fold = psi_op_fold (program, op);
 
         if (op->kind != PSI_OP_WORK)
-          add_flight (step, op, times->start_ps, times->end_ps, gpus, events);
+          add_flight (step, op, times->start_ps, times->end_ps, gpus, writer);
         for (guint k = 0; fold != NULL && k < fold->n_parts; k++)
           {
             const PsiPart *part = &psi_fold_parts (program, fold)[k];
 
             if (part->op.kind != PSI_OP_WORK)
               add_flight (step, &part->op, times->start_ps + part->start_ps, times->start_ps + part->end_ps, gpus,
-                          events);
+                          writer);
           }
       }
 }
@@ -86,11 +85,13 @@ psi_report_fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun 
 {
   g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
   g_autoptr (GArray) curve = keeps_curve ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
+  PsiLevelWriter writer = { events, 0 };
   PsiLevels levels;
 
   for (guint r = 0; r < step->n_ranks; r++)
     if (gpus[r] > 0)
-      add_flights (step, run, &step->ranks[r], gpus[r], events);
+      add_flights (step, run, &step->ranks[r], gpus[r], &writer);
+  psi_level_writer_end (&writer);
   psi_account_levels (events, run->period_ps, origin_ps, NULL, TRUE, &levels, curve);
   plan->concurrent_peak_bytes = levels.peak_bytes;
   plan->sequential_steps = psi_account_chain (step->world);
