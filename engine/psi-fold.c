@@ -100,10 +100,9 @@ psi_program_add_fold (PsiProgram *program, guint32 number)
 
 /* ---- Who loads which links ---- */
 
-#define NOBODY G_MAXUINT64
-#define SEVERAL (G_MAXUINT64 - 1)
+#define NOBODY G_MAXUINT32
 
-/* Tiers that the ops of a program load over a slot, by stream; those of its folds as well by themselves. */
+/* Tiers that the ops of a program load over a slot, by stream; those of its folds by themselves. */
 typedef struct
 {
   guint n_slots;
@@ -153,22 +152,93 @@ loads_of (const PsiWorld *world, const PsiRank *rank)
     {
       const PsiOp *op = &g_array_index (program->parts, PsiPart, i).op;
 
-      if (op->kind == PSI_OP_WORK)
-        continue;
-      loads->fold_tiers[op->slot] |= tiers_of (world, op);
-      loads->tiers[op->slot] |= loads->fold_tiers[op->slot];
+      if (op->kind != PSI_OP_WORK)
+        loads->fold_tiers[op->slot] |= tiers_of (world, op);
     }
   return loads;
 }
 
-gboolean
-psi_world_folds_hold (const PsiWorld *world)
+/* When the messages of a stream are on their way, as positions of stream 0 that it has left behind (`after`) and not
+ * yet begun (`before`), counted from the iteration of the message: by what they and those before them wait for, and
+ * what waits for them or those behind them. FALSE: not bounded on both sides. */
+static gboolean
+find_windows (const PsiProgram *program, guint stream, gint64 *after, gint64 *before)
 {
-  g_autoptr (GHashTable) programs = g_hash_table_new_full (NULL, NULL, NULL, loads_free);
-  g_autofree guint64 *users = g_new (guint64, psi_links_n_links (world->links) + 1);
+  gint64 n = program->streams[0]->len;
+  guint n_messages = program->streams[stream]->len;
 
-  for (guint l = 0; l < psi_links_n_links (world->links); l++)
-    users[l] = NOBODY;
+  for (guint i = 0; i < n_messages; i++)
+    {
+      after[i] = i > 0 ? after[i - 1] : G_MININT64;
+      before[i] = G_MAXINT64;
+      for (guint32 d = g_array_index (program->streams[stream], PsiOp, i).first_dep; d != CHAIN_END;)
+        {
+          const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
+
+          if (PSI_OP_STREAM (dep->op) == 0)
+            after[i] = MAX (after[i], (gint64) PSI_OP_POSITION (dep->op) - dep->distance * n);
+          d = dep->next;
+        }
+    }
+  for (gint64 p = 0; p < n; p++)
+    for (guint32 d = g_array_index (program->streams[0], PsiOp, p).first_dep; d != CHAIN_END;)
+      {
+        const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
+
+        if (PSI_OP_STREAM (dep->op) == stream)
+          before[PSI_OP_POSITION (dep->op)] = MIN (before[PSI_OP_POSITION (dep->op)], p + dep->distance * n);
+        d = dep->next;
+      }
+  for (guint i = n_messages; i > 1; i--)
+    before[i - 2] = MIN (before[i - 2], before[i - 1]);
+  return n_messages > 0 && after[0] > G_MININT64 && before[n_messages - 1] < G_MAXINT64;
+}
+
+/* Is none of the stream's messages over a slot on its way while a fold runs? */
+static gboolean
+keeps_clear (const PsiProgram *program, guint stream, guint slot)
+{
+  gint64 n = program->streams[0]->len;
+  guint n_messages = program->streams[stream]->len;
+  g_autofree gint64 *after = g_new (gint64, n_messages + 1), *before = g_new (gint64, n_messages + 1);
+  g_autofree guint32 *n_folds = g_new0 (guint32, n + 1); /* before a position */
+
+  if (!find_windows (program, stream, after, before))
+    return FALSE;
+  for (gint64 p = 0; p < n; p++)
+    n_folds[p + 1] = n_folds[p] + (psi_op_fold (program, &g_array_index (program->streams[0], PsiOp, p)) != NULL);
+  for (guint i = 0; i < n_messages; i++)
+    {
+      const PsiOp *op = &g_array_index (program->streams[stream], PsiOp, i);
+
+      if (op->kind == PSI_OP_WORK || op->slot != slot)
+        continue;
+      for (gint64 p = after[i] + 1; p < before[i];)
+        {
+          /* A stretch within one iteration. */
+          gint64 base = p - ((p % n) + n) % n, end = MIN (before[i], base + n);
+
+          if (n_folds[end - base] > n_folds[p - base])
+            return FALSE;
+          p = end;
+        }
+    }
+  return TRUE;
+}
+
+static gboolean
+is_bound (const PsiRank *rank, PsiPortId port)
+{
+  for (guint slot = 0; slot < rank->ports->len; slot++)
+    if (g_array_index (rank->ports, PsiPortId, slot) == port)
+      return TRUE;
+  return FALSE;
+}
+
+/* Say whose folds load which links. FALSE: those of two ranks, or over a port with more than one member. */
+static gboolean
+find_owners (const PsiWorld *world, GHashTable *programs, guint32 *owners)
+{
   for (guint r = 0; r < world->ranks->len; r++)
     {
       const PsiRank *rank = psi_world_rank (world, r);
@@ -176,28 +246,6 @@ psi_world_folds_hold (const PsiWorld *world)
 
       if (loads == NULL)
         g_hash_table_insert (programs, rank->program, loads = loads_of (world, rank));
-      for (guint s = 0; s < rank->program->n_streams; s++)
-        for (guint slot = 0; slot < loads->n_slots; slot++)
-          {
-            guint8 tiers = loads->tiers[s * loads->n_slots + slot];
-            PsiPortId port = g_array_index (rank->ports, PsiPortId, slot);
-
-            for (guint i = 0; tiers != 0 && i < g_array_index (world->ports, PsiPort, port).path->len; i++)
-              {
-                const PsiPathLink *step =
-                    &g_array_index (g_array_index (world->ports, PsiPort, port).path, PsiPathLink, i);
-                guint64 user = (guint64) r * PSI_MAX_STREAMS + s;
-
-                if (tiers >> step->tier & 1)
-                  users[step->link] = users[step->link] == NOBODY || users[step->link] == user ? user : SEVERAL;
-              }
-          }
-    }
-  for (guint r = 0; r < world->ranks->len; r++)
-    {
-      const PsiRank *rank = psi_world_rank (world, r);
-      const Loads *loads = g_hash_table_lookup (programs, rank->program);
-
       if (rank->scale != 1.0 && rank->program->folds->len > 0)
         return FALSE;
       for (guint i = 0; i < rank->program->parts->len; i++)
@@ -214,10 +262,57 @@ psi_world_folds_hold (const PsiWorld *world)
             {
               const PsiPathLink *step = &g_array_index (port->path, PsiPathLink, k);
 
-              if (loads->fold_tiers[op->slot] >> step->tier & 1 && users[step->link] == SEVERAL)
+              if (!(loads->fold_tiers[op->slot] >> step->tier & 1))
+                continue;
+              if (owners[step->link] != NOBODY && owners[step->link] != r)
                 return FALSE;
+              owners[step->link] = r;
             }
         }
+    }
+  return TRUE;
+}
+
+gboolean
+psi_world_folds_hold (const PsiWorld *world)
+{
+  g_autoptr (GHashTable) programs = g_hash_table_new_full (NULL, NULL, NULL, loads_free);
+  g_autofree guint32 *owners = g_new (guint32, psi_links_n_links (world->links) + 1);
+
+  for (guint l = 0; l < psi_links_n_links (world->links); l++)
+    owners[l] = NOBODY;
+  if (!find_owners (world, programs, owners))
+    return FALSE;
+  for (guint r = 0; r < world->ranks->len; r++)
+    {
+      const PsiRank *rank = psi_world_rank (world, r);
+      const Loads *loads = g_hash_table_lookup (programs, rank->program);
+
+      for (guint s = 0; s < rank->program->n_streams; s++)
+        for (guint slot = 0; slot < loads->n_slots; slot++)
+          {
+            guint8 tiers = loads->tiers[s * loads->n_slots + slot];
+            PsiPortId id = g_array_index (rank->ports, PsiPortId, slot);
+            gboolean is_clear = s == 0; /* the ops of a stream follow each other */
+
+            for (guint i = 0; tiers != 0 && i < g_array_index (world->ports, PsiPort, id).path->len; i++)
+              {
+                const PsiPathLink *step =
+                    &g_array_index (g_array_index (world->ports, PsiPort, id).path, PsiPathLink, i);
+                guint32 owner = owners[step->link];
+
+                if (!(tiers >> step->tier & 1) || owner == NOBODY)
+                  continue;
+                /* A partner's message is the owner's own as well, and is looked at there. */
+                if (owner != r && !is_bound (psi_world_rank (world, owner), id))
+                  return FALSE;
+                if (owner != r || is_clear)
+                  continue;
+                if (!keeps_clear (rank->program, s, slot))
+                  return FALSE;
+                is_clear = TRUE;
+              }
+          }
     }
   return TRUE;
 }

@@ -35,8 +35,9 @@ guint32 psi_world_fold (PsiWorld *world, PsiRankId rank, guint position);
 /* Append the same ops once more. */
 PsiOpId psi_program_add_fold (PsiProgram *program, guint32 fold);
 
-/* Do all messages of folds have their links to themselves? The ops of one stream follow each other; any other op that
- * may load a link of theirs spoils it. */
+/* Do all messages of folds have their links to themselves? Other ops may load those links if they are of the same
+ * stream, or if what they wait for and what waits for them keeps them from running beside a fold; an op of a rank
+ * without a part in it spoils it. */
 gboolean psi_world_folds_hold (const PsiWorld *world);
 
 /* What a message takes over a port whose links are idle, latency included; PSI_TIME_MAX: for ever. */

@@ -58,16 +58,18 @@ static const struct
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 recompute=selective framework=megatron", 4 },
   { "model=llama-2-7b machine=a100 gpus=32 tp=8 pp=4 vpp=2 micro_batches=16 schedule=interleaved", 4 },
   { "model=llama-2-7b machine=h100 gpus=32 tp=8 pp=4 micro_batches=16 schedule=zb-h1 sequence_parallel=yes", 4 },
-  { "model=mixtral-8x7b machine=h100 gpus=32 dp=8 ep=8 pp=4 micro_batches=16", 1 }, /* experts share the fabric */
+  { "model=mixtral-8x7b machine=h100 gpus=32 dp=8 ep=8 pp=4 micro_batches=16", 5 },
   { "model=gpt2 machine=a100 gpus=8 dp=4 pp=2 zero=1 micro_batches=16 collapse=no", 2 },
   { "model=gpt2 machine=a100 plan=dp workers=3 worker_batches=1,2,3 micro_batches=1", 1 },
-  { "model=llama-2-7b machine=a100 gpus=8 dp=2 tp=4 micro_batches=16",
-    1 },                                                              /* gradients share the links of the tensors */
-  { "model=gpt2 machine=a100 gpus=8 tp=2 pp=4 micro_batches=16", 1 }, /* so do the boundaries */
+  { "model=llama-2-7b machine=a100 gpus=8 dp=2 tp=4 micro_batches=16", 4 }, /* gradients travel when no fold runs */
+  { "model=gpt2 machine=a100 gpus=8 tp=2 pp=4 micro_batches=16", 1 }, /* boundaries share the links of the tensors */
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 detail=closed", 4 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=8 detail=steps", 1 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=8 slow_rank=3:1.5", 1 },
   { "model=gpt2 machine=a100 gpus=4 plan=zero-3 micro_batches=8", 1 },
+  { "model=llama-2-7b machine=a100 gpus=8 dp=2 tp=4 zero=1 micro_batches=16", 4 }, /* as do parameters */
+  /* One chunk's gradients travel while another still works. */
+  { "model=llama-2-7b machine=a100 gpus=32 tp=4 dp=2 pp=4 vpp=2 micro_batches=16 schedule=interleaved", 1 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 zero=3 micro_batches=16", 4 }, /* there is nothing to shard over */
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 offload=activations micro_batches=16", 4 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 offload=parameters recompute=full micro_batches=16", 4 },
@@ -189,6 +191,58 @@ test_refused (void)
   g_assert_cmpuint (psi_world_fold (small, 0, 2), ==, G_MAXUINT32);
 }
 
+/* Another message over the link of a fold, from op `from` on until op `to` of the same or the next iteration: it spoils
+ * the fold if that is between them, or if nothing says when it is over. */
+static void
+test_windows (void)
+{
+  enum
+  {
+    BEFORE,
+    FOLD,
+    BEHIND,
+    NONE
+  };
+  static const struct
+  {
+    guint from, to, distance;
+    gboolean holds;
+  } cases[] = { { BEHIND, BEFORE, 1, TRUE },  { BEFORE, FOLD, 0, TRUE },    { FOLD, BEHIND, 0, TRUE },
+                { BEFORE, BEHIND, 0, FALSE }, { BEHIND, BEHIND, 1, FALSE }, { FOLD, FOLD, 1, TRUE },
+                { BEHIND, NONE, 0, FALSE },   { NONE, BEFORE, 1, FALSE } };
+
+  for (guint c = 0; c < G_N_ELEMENTS (cases); c++)
+    {
+      g_autoptr (PsiWorld) world = psi_world_new ();
+      const PsiTransfer transfer = { .bytes = 1000, .cap_bytes_per_s = HUGE_VAL, .weights = { 1 } };
+      PsiTransferId id = psi_world_add_transfer (world, &transfer);
+      PsiLinkId link = psi_links_add (world->links, 1e12);
+      PsiProgram *program = psi_world_add_program (world, 2);
+      PsiRankId rank = psi_world_add_rank (world, program, 1, 0);
+      g_autoptr (GError) error = NULL;
+
+      for (guint slot = 0; slot < 2; slot++)
+        {
+          psi_world_bind (world, rank, slot, psi_world_add_communicator (world));
+          psi_world_add_path (world, slot, link, 0);
+        }
+      psi_program_work (program, 0, 100, 0);
+      psi_program_work (program, 0, 100, 0);
+      psi_program_message (program, 0, PSI_OP_COLLECTIVE, 0, id, 20);
+      g_assert_cmpuint (psi_world_fold (world, rank, 1), ==, 0);
+      psi_program_work (program, 0, 100, 0);
+      PsiOpId message = psi_program_message (program, 1, PSI_OP_COLLECTIVE, 1, id, 20);
+      if (cases[c].from != NONE)
+        psi_program_after (program, message, PSI_OP_ID (0, cases[c].from), 0);
+      if (cases[c].to != NONE)
+        psi_program_after (program, PSI_OP_ID (0, cases[c].to), message, cases[c].distance);
+      g_test_message ("case %u", c);
+      g_assert_true (psi_world_folds_hold (world) == cases[c].holds);
+      g_autoptr (PsiRun) run = psi_run (world, NULL, &error);
+      g_assert_no_error (error);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -196,6 +250,7 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/fold/small", test_small);
   g_test_add_func ("/engine/fold/spoilt", test_spoilt);
   g_test_add_func ("/engine/fold/refused", test_refused);
+  g_test_add_func ("/engine/fold/windows", test_windows);
   for (guint i = 0; i < G_N_ELEMENTS (loads); i++)
     {
       g_autofree char *path = g_strdup_printf ("/sim/fold/same/%02u", i);
