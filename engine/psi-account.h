@@ -73,6 +73,10 @@ typedef struct
 void psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const gint64 *base, gboolean rises_first,
                          PsiLevels *ret_levels, GArray *curve);
 
+/* The same over the period of a run, with what its repeat puts in; then there is no curve. */
+void psi_account_run_levels (GArray *events, const PsiRun *run, PsiTime origin_ps, const gint64 *base,
+                             gboolean rises_first, PsiLevels *ret_levels, GArray *curve);
+
 /* For each rank the lowest one that runs the same program with the same op times: what is accounted for it holds for
  * both. Returns [n_ranks] (transfer full). */
 PsiRankId *psi_account_equals (const PsiWorld *world, const PsiRun *run);

@@ -35,6 +35,13 @@ typedef struct
   gboolean no_record; /* only period, makespan and events: takes no memory for each op; with max_iterations = 1 */
 } PsiRunOptions;
 
+/* A stretch of the recorded iteration that stands n more times behind itself: psi-repeat.h. */
+typedef struct
+{
+  guint64 n; /* 0: nothing is left out */
+  PsiTime begin_ps, length_ps;
+} PsiRepeat;
+
 typedef struct
 {
   PsiTime period_ps;   /* of one iteration */
@@ -46,7 +53,23 @@ typedef struct
   gsize *first_wait; /* [n_ranks + 1] offset of a rank's stream 0 in waits */
   PsiOpTimes *times; /* ops of all ranks, stream by stream, of one iteration; NULL with no_record */
   PsiOpWait *waits;  /* ops of stream 0 */
+  PsiRepeat repeat;
 } PsiRun;
+
+/* How often an op stands in the iteration, by its recorded start. */
+static inline guint64
+psi_run_times_over (const PsiRun *run, PsiTime start_ps)
+{
+  return start_ps >= run->repeat.begin_ps && start_ps < run->repeat.begin_ps + run->repeat.length_ps ? run->repeat.n + 1
+                                                                                                     : 1;
+}
+
+/* The period of what is recorded. */
+static inline PsiTime
+psi_run_recorded_ps (const PsiRun *run)
+{
+  return run->period_ps - (PsiTime) run->repeat.n * run->repeat.length_ps;
+}
 
 #define PSI_RUN_ERROR (psi_run_error_quark ())
 typedef enum

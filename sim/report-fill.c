@@ -144,7 +144,7 @@ add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, Psi
   PsiLevels levels;
 
   psi_account_memory_events (step->world, run, rank->id, 1, events);
-  psi_account_levels (events, run->period_ps, origin_ps, rank->base, FALSE, &levels, curve);
+  psi_account_run_levels (events, run, origin_ps, rank->base, FALSE, &levels, curve);
   row->activations_peak_bytes = MAX (row->activations_peak_bytes, levels.class_peak[PSI_MEMORY_ACTIVATIONS]);
   if (levels.peak_bytes > row->peak_bytes)
     {
@@ -250,7 +250,7 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
       for (guint m = 0; m < members; m++)
         {
           if (depth > FIT)
-            sent += psi_report_sent_bytes (step, &rank[m], plan->by_kind);
+            sent += psi_report_sent_bytes (step, run, &rank[m], plan->by_kind);
           if (copied)
             continue;
           if (depth > FIT)
@@ -348,7 +348,7 @@ fill_activations (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, c
     if (g_array_index (events, PsiLevelEvent, i).level == PSI_MEMORY_ACTIVATIONS)
       g_array_index (events, PsiLevelEvent, kept++) = g_array_index (events, PsiLevelEvent, i);
   g_array_set_size (events, kept);
-  psi_account_levels (events, run->period_ps, origin_ps, NULL, FALSE, &levels, NULL);
+  psi_account_run_levels (events, run, origin_ps, NULL, FALSE, &levels, NULL);
   plan->activation_total_peak_bytes = levels.peak_bytes;
   plan->activation_total_mean_bytes = levels.mean_bytes;
 }

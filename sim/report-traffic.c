@@ -14,21 +14,23 @@ add_sent (const PsiStep *step, const PsiStepRank *rank, const PsiOp *op, gint64 
 }
 
 gint64
-psi_report_sent_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 *by_kind)
+psi_report_sent_bytes (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gint64 *by_kind)
 {
   const PsiProgram *program = rank->program;
   g_autofree gint64 *n_folded = g_new0 (gint64, program->folds->len + 1);
+  const PsiOpTimes *times = run->times + run->first_op[rank->id];
   gint64 sum = 0;
 
   for (guint s = 0; s < program->n_streams; s++)
-    for (guint i = 0; i < program->streams[s]->len; i++)
+    for (guint i = 0; i < program->streams[s]->len; i++, times++)
       {
         const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
+        gint64 times_over = (gint64) psi_run_times_over (run, times->start_ps);
 
         if (op->kind != PSI_OP_WORK)
-          sum += add_sent (step, rank, op, 1, by_kind);
+          sum += add_sent (step, rank, op, times_over, by_kind);
         else if (op->transfer > 0)
-          n_folded[op->transfer - 1]++;
+          n_folded[op->transfer - 1] += times_over;
       }
   for (guint p = 0; p < program->folds->len; p++)
     {
@@ -92,7 +94,7 @@ psi_report_fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun 
     if (gpus[r] > 0)
       add_flights (step, run, &step->ranks[r], gpus[r], &writer);
   psi_level_writer_end (&writer);
-  psi_account_levels (events, run->period_ps, origin_ps, NULL, TRUE, &levels, curve);
+  psi_account_run_levels (events, run, origin_ps, NULL, TRUE, &levels, curve);
   plan->concurrent_peak_bytes = levels.peak_bytes;
   plan->sequential_steps = psi_account_chain (step->world);
   if (curve != NULL)

@@ -8,6 +8,26 @@
 #include "trials.h"
 #include "what-helps.h"
 
+static PsiStep *
+build (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
+       gboolean shows_ops, gboolean shortens, GError **error)
+{
+  return shows_ops ? psi_step_new (plan, machine, source, settings, error)
+                   : psi_step_new_folded (plan, machine, source, settings, shortens, error);
+}
+
+static PsiRun *
+run_step (const PsiStep *step, const PsiSettings *settings, PsiTrials *ret_trials, GError **error)
+{
+  const PsiRunOptions options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
+  double jitter = psi_settings_real (settings, PSI_KEY_JITTER);
+
+  if (jitter <= 0)
+    return psi_run (step->world, &options, error);
+  return psi_trials_run (step->world, &options, jitter, (guint64) psi_settings_count (settings, PSI_KEY_SEED),
+                         (guint) psi_settings_count (settings, PSI_KEY_TRIALS), 0, ret_trials, error);
+}
+
 PsiPlanReport *
 psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options, PsiReport *report,
                    GError **error)
@@ -23,10 +43,10 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
   g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, error);
   if (plan == NULL)
     return NULL;
-  /* Ops that nobody looks at one by one are folded. */
+  /* Ops that nobody looks at one by one are folded, and few micro-batches stand for many. */
   gboolean shows_ops = options->curves || options->critical_path || options->observe != NULL;
-  g_autoptr (PsiStep) step = shows_ops ? psi_step_new (plan, machine, source, settings, error)
-                                       : psi_step_new_folded (plan, machine, source, settings, error);
+  gboolean shortens = !shows_ops && psi_settings_bool (settings, PSI_KEY_JUMP);
+  g_autoptr (PsiStep) step = build (plan, machine, source, settings, shows_ops, shortens, error);
   if (step == NULL)
     return NULL;
   if (options->skips_misfits && psi_report_cannot_fit (step))
@@ -36,14 +56,15 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
       refused->verdict = PSI_VERDICT_OOM;
       return refused;
     }
-  PsiRunOptions run_options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
-  double jitter = psi_settings_real (settings, PSI_KEY_JITTER);
   PsiTrials trials = { 0 };
-  g_autoptr (PsiRun) run =
-      jitter > 0
-          ? psi_trials_run (step->world, &run_options, jitter, (guint64) psi_settings_count (settings, PSI_KEY_SEED),
-                            (guint) psi_settings_count (settings, PSI_KEY_TRIALS), 0, &trials, error)
-          : psi_run (step->world, &run_options, error);
+  g_autoptr (PsiRun) run = run_step (step, settings, &trials, error);
+  if (run != NULL && !psi_step_run_whole (step, run))
+    {
+      g_clear_pointer (&run, psi_run_free);
+      psi_step_free (step);
+      step = build (plan, machine, source, settings, shows_ops, FALSE, error);
+      run = step != NULL ? run_step (step, settings, &trials, error) : NULL;
+    }
   if (run == NULL)
     return NULL;
   if (report != NULL)

@@ -99,7 +99,7 @@ HOSTILE = [
     ("run --model gpt2 --machine deep.json", "deep.json:1: not valid JSON"),
     ("collective all-reduce --machine deep.json", "deep.json:1: not valid JSON"),
     ("run --model gpt2 --machine long.machine", "long.machine: cannot be read: larger than 16 MiB"),
-    ("run --model gpt2 --machine a100 --plan accumulate --micro-batches 1000000", "the plan is too large to follow"),
+    ("run --model gpt2 --machine a100 --plan accumulate --micro-batches 1000000 --jump no", "the plan is too large to follow"),
 ]
 
 # Values that no number takes, and for which kinds (a kind is named by its placeholder in the help).

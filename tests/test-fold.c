@@ -3,6 +3,7 @@
 #include "closed-forms.h"
 #include "psi-account.h"
 #include "psi-fold.h"
+#include "psi-repeat.h"
 #include "settings-flags.h"
 #include "simulate-plan.h"
 
@@ -37,7 +38,7 @@ n_ops_folded (const char *flags)
   g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, &error);
   g_autoptr (PsiModelSource) source = psi_model_source_load (settings, &error);
   g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, &error);
-  g_autoptr (PsiStep) step = psi_step_new_folded (plan, machine, source, settings, &error);
+  g_autoptr (PsiStep) step = psi_step_new_folded (plan, machine, source, settings, FALSE, &error);
   gsize n = 0;
 
   g_assert_no_error (error);
@@ -92,6 +93,52 @@ test_same (gconstpointer data)
     g_assert_cmpuint (n_folded * less, <=, n_ops);
   else
     g_assert_cmpuint (n_folded, ==, n_ops);
+}
+
+/* Many micro-batches of which few are run; `shortens`: the run shows that the others do the same. */
+static const struct
+{
+  const char *flags;
+  gboolean shortens;
+} long_loads[] = {
+  { "model=gpt2 machine=a100 plan=accumulate micro_batches=100", TRUE },
+  { "model=uniform plan=1f1b stages=4 micro_batches=100", TRUE },
+  { "model=uniform machine=a100 plan=1f1b stages=6 psi_p=400MB psi_int=100MB forward=1ms micro_batches=80", FALSE },
+  { "model=llama-2-7b machine=a100 gpus=64 tp=8 pp=8 micro_batches=128", TRUE },
+  { "model=llama-2-7b machine=a100 gpus=64 tp=8 pp=4 dp=2 zero=1 micro_batches=64 framework=megatron", TRUE },
+  { "model=llama-2-7b machine=a100 gpus=8 tp=2 pp=4 micro_batches=64 recompute=full",
+    FALSE }, /* boundaries and tensors keep sharing anew */
+  { "model=gpt2 machine=a100 gpus_per_node=1 pp=4 micro_batches=50 internode=1GB/s", FALSE },
+  { "model=mixtral-8x7b machine=h100 gpus=32 dp=8 ep=8 pp=4 micro_batches=64", TRUE },
+  { "model=resnet-50 machine=a100 pp=4 partition=flops micro_batches=64", FALSE },
+  { "model=t5-11b machine=h100 pp=4 micro_batches=64", TRUE },
+  { "model=gpt2 machine=a100 pp=4 micro_batches=64 schedule=zb-h1", FALSE },
+  { "model=gpt2 machine=a100 pp=4 dp=2 micro_batches=64 slow_rank=1:1.5", FALSE },
+  { "model=gpt2 machine=a100 pp=4 micro_batches=20", FALSE },
+};
+
+static void
+test_long (gconstpointer data)
+{
+  const char *flags = long_loads[GPOINTER_TO_UINT (data)].flags;
+  g_autofree char *no_jump = g_strdup_printf ("%s jump=no", flags);
+  g_autoptr (PsiSettings) settings = settings_of (flags);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, &error);
+  g_autoptr (PsiModelSource) source = psi_model_source_load (settings, &error);
+  g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, &error);
+  g_autoptr (PsiStep) step = psi_step_new_folded (plan, machine, source, settings, TRUE, &error);
+  g_assert_no_error (error);
+  g_autoptr (PsiRun) run = psi_run (step->world, NULL, &error);
+
+  g_assert_no_error (error);
+  g_test_message ("%s", flags);
+  g_assert_true ((step->micro_batches > 0 && psi_step_run_whole (step, run)) ==
+                 long_loads[GPOINTER_TO_UINT (data)].shortens);
+  g_assert_cmpuint (run->repeat.n, ==,
+                    long_loads[GPOINTER_TO_UINT (data)].shortens ? plan->micro_batches - step->micro_batches : 0);
+  g_autofree char *all = report_of (no_jump, NULL), *few = report_of (flags, NULL);
+  g_assert_cmpstr (all, ==, few);
 }
 
 /* Work and a message, twice, folded or not; a second rank, if there is one, sends over the same link. */
@@ -191,6 +238,62 @@ test_refused (void)
   g_assert_cmpuint (psi_world_fold (small, 0, 2), ==, G_MAXUINT32);
 }
 
+/* `n` blocks of work for 10 and 20 ps, after 3 and before 5; one op of a block takes 1 ps more: `odd` >= 0. */
+static PsiWorld *
+world_of_blocks (guint n, int odd)
+{
+  PsiWorld *world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 1);
+
+  psi_world_add_rank (world, program, 3, 0);
+  psi_program_work (program, 0, 3, 0);
+  for (guint i = 0; i < 2 * n; i++)
+    {
+      PsiOpId op = psi_program_work (program, 0, (i % 2 + 1) * 10 + ((int) (i / 2) == odd), 1 + i % 2);
+
+      psi_program_label (program, op, (gint32) (i / 2), -1);
+      psi_program_delta (program, op, i % 2 == 1, 3, i % 2 == 0 ? 7 : -7);
+    }
+  psi_program_work (program, 0, 5, 4);
+  return world;
+}
+
+/* Thirty blocks from a run of twenty, and none if one of those that are looked at differs. */
+static void
+test_put_in (void)
+{
+  const guint32 limit = 1 + 2 * 20;
+  g_autoptr (PsiWorld) few = world_of_blocks (20, -1), all = world_of_blocks (30, -1);
+  g_autoptr (PsiRun) run = psi_run (few, NULL, NULL), whole = psi_run (all, NULL, NULL);
+  PsiTimeSplit split, whole_split;
+
+  g_assert_cmpint (run->period_ps, ==, 3 + 20 * 30 + 5);
+  g_assert_true (psi_run_put_in (few, run, &limit, 10));
+  g_assert_cmpint (run->period_ps, ==, whole->period_ps);
+  psi_account_time (few, run, 0, &split);
+  psi_account_time (all, whole, 0, &whole_split);
+  g_assert_cmpmem (&split, sizeof split, &whole_split, sizeof whole_split);
+  g_assert_cmpuint (psi_account_digest (few, run), ==, psi_account_digest (all, whole));
+  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+  g_autoptr (GArray) whole_events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+  PsiLevels levels, whole_levels;
+  psi_account_memory_events (few, run, 0, 3, events);
+  psi_account_memory_events (all, whole, 0, 3, whole_events);
+  psi_account_run_levels (events, run, run->times[0].start_ps, NULL, FALSE, &levels, NULL);
+  psi_account_run_levels (whole_events, whole, whole->times[0].start_ps, NULL, FALSE, &whole_levels, NULL);
+  g_assert_cmpmem (&levels, sizeof levels, &whole_levels, sizeof whole_levels);
+  for (int odd = 0; odd < 20; odd++)
+    {
+      g_autoptr (PsiWorld) world = world_of_blocks (20, odd);
+      g_autoptr (PsiRun) other = psi_run (world, NULL, NULL);
+      PsiTime period_ps = other->period_ps;
+      gboolean is_seen = odd >= 12; /* four blocks that the run is read off, and all behind them */
+
+      g_assert_true (psi_run_put_in (world, other, &limit, 10) == !is_seen);
+      g_assert_cmpint (other->period_ps, ==, period_ps + (is_seen ? 0 : 300));
+    }
+}
+
 /* Another message over the link of a fold, from op `from` on until op `to` of the same or the next iteration: it spoils
  * the fold if that is between them, or if nothing says when it is over. */
 static void
@@ -251,11 +354,18 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/fold/spoilt", test_spoilt);
   g_test_add_func ("/engine/fold/refused", test_refused);
   g_test_add_func ("/engine/fold/windows", test_windows);
+  g_test_add_func ("/engine/repeat/put-in", test_put_in);
   for (guint i = 0; i < G_N_ELEMENTS (loads); i++)
     {
       g_autofree char *path = g_strdup_printf ("/sim/fold/same/%02u", i);
 
       g_test_add_data_func (path, GUINT_TO_POINTER (i), test_same);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (long_loads); i++)
+    {
+      g_autofree char *path = g_strdup_printf ("/sim/fold/long/%02u", i);
+
+      g_test_add_data_func (path, GUINT_TO_POINTER (i), test_long);
     }
   return g_test_run ();
 }

@@ -10,6 +10,7 @@
 #include "step.h"
 
 #include "psi-fold.h"
+#include "psi-repeat.h"
 
 #include <string.h>
 
@@ -28,6 +29,46 @@ psi_step_can_fold (const PsiStep *step)
          !psi_settings_has (settings, PSI_KEY_SLOW_LINK) && psi_settings_real (settings, PSI_KEY_JITTER) <= 0 &&
          (strcmp (detail, "flow") == 0 || strcmp (detail, "closed") == 0) &&
          (!one_by_one || plan->tp * plan->cp * plan->ep == 1) && (plan->pp == 1 || step->is_chain);
+}
+
+/* Micro-batches to run for a plan of many: a pipeline is full after pp of them, and shows its pace well before as many
+ * more; if it does not, no more than half the work is lost. 0: all. */
+gint64
+psi_step_short_micro_batches (const PsiPlan *plan)
+{
+  gboolean is_loop = plan->schedule == &psi_schedule_1f1b || (plan->schedule == &psi_schedule_none && plan->pp == 1);
+  gint64 few = 2 * (gint64) plan->pp + 16;
+
+  if (!is_loop || plan->file != NULL || plan->cyclic || plan->keeps_all || plan->vpp != 1 ||
+      plan->micro_batches < 2 * few)
+    return 0;
+  return few + (plan->micro_batches - few) % 2;
+}
+
+gboolean
+psi_step_run_whole (const PsiStep *step, PsiRun *run)
+{
+  g_autofree guint32 *limits = g_new0 (guint32, step->n_ranks + 1);
+
+  if (step->micro_batches == 0)
+    return TRUE;
+  for (guint r = 0; r < step->n_ranks; r++)
+    {
+      const PsiStepRank *rank = &step->ranks[r];
+      const GArray *list = step->schedule->lists[rank->list];
+      guint last = 0;
+
+      if (rank->leader != NULL || rank->id != r)
+        return FALSE;
+      /* Up to its last forward a list is what it is with more micro-batches. */
+      for (guint i = 0; i < list->len; i++)
+        if (g_array_index (list, PsiToken, i).kind == PSI_TOKEN_FORWARD)
+          last = i;
+      if (last == 0 || rank->marks->len != list->len)
+        return FALSE;
+      limits[r] = PSI_OP_POSITION (g_array_index (rank->marks, PsiOpId, last - 1)) + 1;
+    }
+  return psi_run_put_in (step->world, run, limits, (guint64) (step->plan->micro_batches - step->micro_batches));
 }
 
 gboolean

@@ -72,7 +72,7 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
                     *late_bytes = g_new0 (gint64, partition->n_parts);
   PsiScheduleShape order = { .ranks = plan->pp,
                              .chunks = plan->vpp,
-                             .micro_batches = plan->micro_batches,
+                             .micro_batches = step->micro_batches > 0 ? step->micro_batches : plan->micro_batches,
                              .keeps_all = plan->keeps_all,
                              .workers = plan->dp,
                              .stages = plan->stages,
@@ -352,10 +352,20 @@ static gboolean
 build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
 {
   const PsiPlan *plan = step->plan;
-  const PsiSchedule *schedule = step->schedule;
+  const PsiSchedule *schedule = step->schedule; /* may be made anew */
   guint64 n_ops = 0, n_rank_ops = 0;
 
   step->n_classes = count_classes (step);
+  if (step->micro_batches > 0 && (step->n_classes > 1 || !psi_step_can_fold (step)))
+    {
+      /* GPUs one by one, or not the same from micro-batch to micro-batch. */
+      step->micro_batches = 0;
+      psi_schedule_free (step->schedule);
+      step->schedule = psi_step_schedule (step, g_ptr_array_index (step->shapes, 0), error);
+      if (step->schedule == NULL)
+        return FALSE;
+      schedule = step->schedule;
+    }
   if ((guint64) schedule->n_ranks * step->n_classes > MOST_RANKS)
     {
       g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
@@ -409,11 +419,12 @@ is_chain (const PsiModel *model)
 
 static PsiStep *
 new_step (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
-          gboolean folds, GError **error)
+          gboolean folds, gint64 micro_batches, GError **error)
 {
   g_autoptr (PsiStep) step = g_new0 (PsiStep, 1);
 
   step->folds = folds;
+  step->micro_batches = micro_batches;
   step->plan = plan;
   step->machine = machine;
   step->settings = settings;
@@ -472,18 +483,19 @@ PsiStep *
 psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
               GError **error)
 {
-  return new_step (plan, machine, source, settings, FALSE, error);
+  return new_step (plan, machine, source, settings, FALSE, 0, error);
 }
 
 PsiStep *
 psi_step_new_folded (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
-                     const PsiSettings *settings, GError **error)
+                     const PsiSettings *settings, gboolean shortens, GError **error)
 {
-  g_autoptr (PsiStep) step = new_step (plan, machine, source, settings, TRUE, error);
+  gint64 micro_batches = shortens ? psi_step_short_micro_batches (plan) : 0;
+  g_autoptr (PsiStep) step = new_step (plan, machine, source, settings, TRUE, micro_batches, error);
 
   if (step == NULL || !step->folds || psi_world_folds_hold (step->world))
     return g_steal_pointer (&step);
-  return new_step (plan, machine, source, settings, FALSE, error);
+  return new_step (plan, machine, source, settings, FALSE, step->micro_batches, error);
 }
 
 void

@@ -21,6 +21,7 @@
 #include "partition.h"
 #include "plan.h"
 #include "psi-program.h"
+#include "psi-run.h"
 #include "tags.h"
 #include "topology.h"
 
@@ -156,15 +157,20 @@ typedef struct _PsiStep
   GHashTable *ports;        /* key -> PsiPortId + 1 */
   GHashTable *transfers;    /* transfer and info -> PsiTransferId */
   gboolean is_chain;        /* each layer reads the one before it and nothing else */
+  gint64 micro_batches;     /* in the lists: all of the plan's, or fewer that stand for them; 0 = all */
   gboolean folds;           /* tokens are one op where they can be */
 } PsiStep;
 
 /* Build the step of a plan. `settings`, `machine` and `plan` are borrowed. (transfer full) */
 PsiStep *psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
                        const PsiSettings *settings, GError **error);
-/* The same with few ops, for reports that do not show them: equal tokens are folds, see psi-fold.h. */
+/* The same with few ops, for reports that do not show them: equal tokens are folds, see psi-fold.h. `shortens`: leave
+ * out micro-batches that do what others do; then psi_step_run_whole() must be asked after the run. */
 PsiStep *psi_step_new_folded (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
-                              const PsiSettings *settings, GError **error);
+                              const PsiSettings *settings, gboolean shortens, GError **error);
+/* Make the run of a shortened step one of all its micro-batches, see psi-repeat.h. FALSE: it cannot be told from this
+ * run; build and run it without shortening. */
+gboolean psi_step_run_whole (const PsiStep *step, PsiRun *run);
 void psi_step_free (PsiStep *step);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiStep, psi_step_free)
 
@@ -287,6 +293,7 @@ void psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 
 /* step-fold.c */
 gboolean psi_step_can_fold (const PsiStep *step);
+gint64 psi_step_short_micro_batches (const PsiPlan *plan);
 /* Is a token one that can be a fold? To be asked once for each token, before it is built. */
 gboolean psi_step_may_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 /* Append the fold of an earlier token like this one; PSI_OP_NONE: there is none. */
