@@ -31,13 +31,13 @@ psi_step_can_fold (const PsiStep *step)
          (!one_by_one || plan->tp * plan->cp * plan->ep == 1) && (plan->pp == 1 || step->is_chain);
 }
 
-/* Micro-batches to run for a plan of many: a pipeline is full after pp of them, and shows its pace well before as many
+/* Micro-batches to run for a plan of many: a pipeline is full after pp of them, and most show their pace within a few
  * more; if it does not, no more than half the work is lost. 0: all. */
 gint64
 psi_step_short_micro_batches (const PsiPlan *plan)
 {
   gboolean is_loop = plan->schedule == &psi_schedule_1f1b || (plan->schedule == &psi_schedule_none && plan->pp == 1);
-  gint64 few = 2 * (gint64) plan->pp + 16;
+  gint64 few = (gint64) plan->pp + 20;
 
   if (!is_loop || plan->file != NULL || plan->cyclic || plan->keeps_all || plan->vpp != 1 ||
       plan->micro_batches < 2 * few)
