@@ -250,7 +250,7 @@ psi_account_chain (const PsiWorld *world)
       for (guint s = 0; s < program->n_streams && same[r] == r; s++)
         for (guint i = 0; i < program->streams[s]->len; i++)
           longest = MAX (longest, chain_of (&chain, r, PSI_OP_ID (s, i)));
-      for (guint p = 0; p < program->folds->len && same[r] == r; p++)
+      for (guint p = 0; p < psi_program_n_folds (program) && same[r] == r; p++)
         longest = MAX (longest, g_array_index (program->folds, PsiFold, p).most_hops);
     }
   for (gsize i = 0; i < first_slot[n_ranks]; i++)

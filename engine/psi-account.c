@@ -14,7 +14,7 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
   const PsiOpTimes *times = run->times + run->first_op[rank];
   const PsiOpWait *waits = run->waits + run->first_wait[rank];
   guint n = program->streams[0]->len;
-  g_autofree gint64 *n_folded = g_new0 (gint64, program->folds->len + 1);
+  g_autofree gint64 *n_folded = g_new0 (gint64, psi_program_n_folds (program) + 1);
 
   memset (ret_split, 0, sizeof *ret_split);
   if (n == 0)
@@ -53,7 +53,7 @@ psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiT
         }
       free_ps = t->end_ps;
     }
-  for (guint p = 0; p < program->folds->len; p++)
+  for (guint p = 0; p < psi_program_n_folds (program); p++)
     {
       const PsiFold *fold = &g_array_index (program->folds, PsiFold, p);
       const PsiPart *parts = psi_fold_parts (program, fold);

@@ -55,12 +55,17 @@ psi_world_fold (PsiWorld *world, PsiRankId id, guint position)
   const PsiRank *rank = psi_world_rank (world, id);
   PsiProgram *program = rank->program;
   GArray *ops = program->streams[0];
-  PsiFold fold = { .first_part = program->parts->len, .n_parts = ops->len - position };
+  PsiFold fold = { .first_part = psi_program_n_parts (program), .n_parts = ops->len - position };
   const PsiOp *first = &g_array_index (ops, PsiOp, position);
   guint hops = 0;
 
   if (fold.n_parts < 2 || first->kind != PSI_OP_WORK)
     return G_MAXUINT32;
+  if (program->folds == NULL)
+    {
+      program->parts = g_array_new (FALSE, FALSE, sizeof (PsiPart));
+      program->folds = g_array_new (FALSE, FALSE, sizeof (PsiFold));
+    }
   for (guint i = position; i < ops->len; i++)
     {
       PsiPart part = { .op = g_array_index (ops, PsiOp, i), .start_ps = fold.cost_ps };
@@ -148,7 +153,7 @@ loads_of (const PsiWorld *world, const PsiRank *rank)
         if (op->kind != PSI_OP_WORK)
           loads->tiers[s * loads->n_slots + op->slot] |= tiers_of (world, op);
       }
-  for (guint i = 0; i < program->parts->len; i++)
+  for (guint i = 0; i < psi_program_n_parts (program); i++)
     {
       const PsiOp *op = &g_array_index (program->parts, PsiPart, i).op;
 
@@ -246,9 +251,9 @@ find_owners (const PsiWorld *world, GHashTable *programs, guint32 *owners)
 
       if (loads == NULL)
         g_hash_table_insert (programs, rank->program, loads = loads_of (world, rank));
-      if (rank->scale != 1.0 && rank->program->folds->len > 0)
+      if (rank->scale != 1.0 && psi_program_n_folds (rank->program) > 0)
         return FALSE;
-      for (guint i = 0; i < rank->program->parts->len; i++)
+      for (guint i = 0; i < psi_program_n_parts (rank->program); i++)
         {
           const PsiOp *op = &g_array_index (rank->program->parts, PsiPart, i).op;
           const PsiPort *port;

@@ -43,6 +43,18 @@ gboolean psi_world_folds_hold (const PsiWorld *world);
 /* What a message takes over a port whose links are idle, latency included; PSI_TIME_MAX: for ever. */
 PsiTime psi_world_idle_time_ps (const PsiWorld *world, PsiPortId port, const PsiTransfer *transfer);
 
+static inline guint
+psi_program_n_folds (const PsiProgram *program)
+{
+  return program->folds != NULL ? program->folds->len : 0;
+}
+
+static inline guint
+psi_program_n_parts (const PsiProgram *program)
+{
+  return program->parts != NULL ? program->parts->len : 0;
+}
+
 /* The fold of an op, NULL: it is none. */
 static inline const PsiFold *
 psi_op_fold (const PsiProgram *program, const PsiOp *op)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "psi-fold.h"
+#include "psi-program.h"
 
 #define CHAIN_END G_MAXUINT32
 
@@ -12,8 +12,8 @@ program_free (gpointer data)
     g_array_unref (program->streams[s]);
   g_array_unref (program->deps);
   g_array_unref (program->deltas);
-  g_array_unref (program->parts);
-  g_array_unref (program->folds);
+  g_clear_pointer (&program->parts, g_array_unref);
+  g_clear_pointer (&program->folds, g_array_unref);
   g_free (program);
 }
 
@@ -68,8 +68,6 @@ psi_world_add_program (PsiWorld *world, guint n_streams)
     program->streams[s] = g_array_new (FALSE, FALSE, sizeof (PsiOp));
   program->deps = g_array_new (FALSE, FALSE, sizeof (PsiDep));
   program->deltas = g_array_new (FALSE, FALSE, sizeof (PsiDelta));
-  program->parts = g_array_new (FALSE, FALSE, sizeof (PsiPart));
-  program->folds = g_array_new (FALSE, FALSE, sizeof (PsiFold));
   g_ptr_array_add (world->programs, program);
   return program;
 }

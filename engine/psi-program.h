@@ -79,7 +79,7 @@ typedef struct
   GArray *streams[PSI_MAX_STREAMS]; /* of PsiOp */
   guint n_streams;
   GArray *deps, *deltas;
-  GArray *parts, *folds; /* of PsiPart and PsiFold: psi-fold.h */
+  GArray *parts, *folds; /* of PsiPart and PsiFold: psi-fold.h; NULL: none */
   guint64 n_unfolded;    /* ops there would be without folds, beyond those there are */
   guint32 max_distance;
   gboolean skips; /* messages join different iterations of two ranks */

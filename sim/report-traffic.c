@@ -17,7 +17,7 @@ gint64
 psi_report_sent_bytes (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gint64 *by_kind)
 {
   const PsiProgram *program = rank->program;
-  g_autofree gint64 *n_folded = g_new0 (gint64, program->folds->len + 1);
+  g_autofree gint64 *n_folded = g_new0 (gint64, psi_program_n_folds (program) + 1);
   const PsiOpTimes *times = run->times + run->first_op[rank->id];
   gint64 sum = 0;
 
@@ -32,7 +32,7 @@ psi_report_sent_bytes (const PsiStep *step, const PsiRun *run, const PsiStepRank
         else if (op->transfer > 0)
           n_folded[op->transfer - 1] += times_over;
       }
-  for (guint p = 0; p < program->folds->len; p++)
+  for (guint p = 0; p < psi_program_n_folds (program); p++)
     {
       const PsiFold *fold = &g_array_index (program->folds, PsiFold, p);
       const PsiPart *parts = psi_fold_parts (program, fold);

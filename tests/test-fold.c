@@ -232,7 +232,7 @@ test_refused (void)
   psi_program_after (program, last, other, 0);
   g_assert_cmpuint (psi_world_fold (world, rank, 0), ==, G_MAXUINT32);
   g_assert_cmpuint (psi_program_n_ops (program), ==, 3);
-  g_assert_cmpuint (program->parts->len, ==, 0);
+  g_assert_cmpuint (psi_program_n_parts (program), ==, 0);
 
   g_autoptr (PsiWorld) small = small_world (FALSE, 1);
   g_assert_cmpuint (psi_world_fold (small, 0, 2), ==, G_MAXUINT32);

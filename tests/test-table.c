@@ -115,7 +115,8 @@ test_run_page (void)
   g_autofree char *page = psi_table_run (report, report->plans->pdata[1], &plain, FALSE);
   g_assert_nonnull (strstr (page, "recompute=selective  61 GiB   154.5 ms"));
   g_assert_nonnull (strstr (page, "too full"));
-  g_assert_nonnull (strstr (page, "inside a node  nvlink3  300 GB/s           120 GB/s            8 GB/s       100 ms"));
+  g_assert_nonnull (
+      strstr (page, "inside a node  nvlink3  300 GB/s           120 GB/s            8 GB/s       100 ms"));
   g_assert_nonnull (strstr (page, "hdr200    25 GB/s            no rate           no rate"));
   g_assert_nonnull (strstr (page, "times the work of one (which would not have the memory)"));
   g_assert_nonnull (strstr (page, "more rows (-v shows all)"));
