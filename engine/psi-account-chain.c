@@ -44,7 +44,7 @@ ends_in_work (const PsiProgram *program, const PsiOp *op)
 {
   const PsiFold *fold = psi_op_fold (program, op);
 
-  return op->kind == PSI_OP_WORK && (fold == NULL || !fold->ends_in_message);
+  return psi_op_is_work (op) && (fold == NULL || !fold->ends_in_message);
 }
 
 /* Messages before an op can start, since the last work it needs. */
@@ -102,7 +102,7 @@ number_messages (Chain *chain, PsiRankId rank)
           GArray **sends = &chain->sends[chain->first_slot[rank] + op->slot];
           PsiOpId id = PSI_OP_ID (s, i);
 
-          *nth++ = op->kind == PSI_OP_WORK ? 0 : counts[which * n_slots + op->slot]++;
+          *nth++ = psi_op_is_work (op) ? 0 : counts[which * n_slots + op->slot]++;
           if (op->kind != PSI_OP_SEND)
             continue;
           if (*sends == NULL)
@@ -175,8 +175,8 @@ chain_of (Chain *chain, PsiRankId rank, PsiOpId id)
   const PsiProgram *program = psi_world_rank (chain->world, rank)->program;
   const PsiOp *op = psi_program_op (program, id);
 
-  if (op->kind == PSI_OP_WORK)
-    return op->transfer > 0 ? psi_op_fold (program, op)->tail_hops : 0;
+  if (psi_op_is_work (op))
+    return psi_op_fold (program, op) != NULL ? psi_op_fold (program, op)->tail_hops : 0;
   gint32 *known = &chain->chain[op_index (chain, rank, id)];
   if (*known >= 0)
     return (guint) *known;

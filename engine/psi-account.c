@@ -7,63 +7,113 @@
 
 #define CHAIN_END G_MAXUINT32
 
+/* Iterations of a cycle, or of a run without a period, are not all as long as their mean: work is, so waiting is taken
+ * in proportion. */
+static void
+fit_waits (PsiTimeSplit *split, PsiTime period_ps)
+{
+  PsiTime busy_ps = 0, waits_ps = split->still_ps, left_ps;
+
+  for (guint t = 0; t < PSI_MAX_TAGS; t++)
+    {
+      busy_ps += split->busy_ps[t];
+      waits_ps += split->moving_ps[t];
+    }
+  left_ps = period_ps - busy_ps;
+  if (left_ps == waits_ps || left_ps < 0)
+    return;
+  for (guint t = 0; t < PSI_MAX_TAGS; t++)
+    if (split->moving_ps[t] > 0)
+      {
+        split->moving_ps[t] =
+            (PsiTime) ((double) split->moving_ps[t] / (double) waits_ps * (double) (period_ps - busy_ps));
+        split->moving_ps[t] = MIN (split->moving_ps[t], left_ps);
+        left_ps -= split->moving_ps[t];
+      }
+  split->still_ps = left_ps;
+}
+
+void
+psi_account_op (const PsiProgram *program, const PsiOp *op, const PsiOpTimes *times, const PsiOpWait *wait,
+                PsiTime free_ps, double scale, PsiTimeSplit *split)
+{
+  PsiTime moving_ps = 0, served_ps = 0;
+
+  /* Waiting for an op of another stream of this rank. */
+  if (wait->post_ps > free_ps)
+    {
+      if (wait->released_by != PSI_OP_NONE)
+        {
+          const PsiOp *before = psi_program_op (program, wait->released_by);
+
+          moving_ps = wait->post_ps - CLAMP (wait->before_ps, free_ps, wait->post_ps);
+          split->moving_ps[before->tag] += moving_ps;
+          if (before->kind == PSI_OP_SERVE)
+            served_ps = CLAMP ((PsiTime) ((double) before->cost_ps * scale), 0, wait->post_ps - free_ps - moving_ps);
+          split->busy_ps[before->tag] += served_ps;
+        }
+      split->still_ps += wait->post_ps - free_ps - moving_ps - served_ps;
+    }
+  const PsiFold *fold = psi_op_fold (program, op);
+  for (guint i = 0; fold != NULL && i < fold->n_parts; i++)
+    {
+      const PsiPart *part = &psi_fold_parts (program, fold)[i];
+
+      (part->op.kind == PSI_OP_WORK ? split->busy_ps : split->moving_ps)[part->op.tag] += part->end_ps - part->start_ps;
+    }
+  if (fold != NULL)
+    return;
+  if (op->kind == PSI_OP_WORK)
+    split->busy_ps[op->tag] += times->end_ps - times->start_ps;
+  else if (op->kind == PSI_OP_SERVE)
+    {
+      split->still_ps += times->start_ps - wait->post_ps;
+      split->busy_ps[op->tag] += times->end_ps - times->start_ps;
+    }
+  else
+    {
+      /* Waiting for partners, then for the bytes. */
+      moving_ps = times->end_ps - CLAMP (wait->moving_ps, wait->post_ps, times->end_ps);
+      split->moving_ps[op->tag] += moving_ps;
+      split->still_ps += times->end_ps - wait->post_ps - moving_ps;
+    }
+}
+
+/* What a repeat puts in is as what it repeats. */
+static void
+add_repeated (PsiTimeSplit *split, const PsiTimeSplit *stretch, guint64 n)
+{
+  for (guint t = 0; t < PSI_MAX_TAGS; t++)
+    {
+      split->busy_ps[t] += (PsiTime) n * stretch->busy_ps[t];
+      split->moving_ps[t] += (PsiTime) n * stretch->moving_ps[t];
+    }
+  split->still_ps += (PsiTime) n * stretch->still_ps;
+}
+
 void
 psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiTimeSplit *ret_split)
 {
   const PsiProgram *program = psi_world_rank (world, rank)->program;
   const PsiOpTimes *times = run->times + run->first_op[rank];
   const PsiOpWait *waits = run->waits + run->first_wait[rank];
+  PsiTimeSplit stretch = { .still_ps = 0 };
   guint n = program->streams[0]->len;
-  g_autofree gint64 *n_folded = g_new0 (gint64, psi_program_n_folds (program) + 1);
 
   memset (ret_split, 0, sizeof *ret_split);
-  if (n == 0)
+  if (run->splits != NULL)
+    *ret_split = run->splits[rank];
+  else if (n == 0)
+    ret_split->still_ps = run->period_ps;
+  else
     {
-      ret_split->still_ps = run->period_ps;
-      return;
-    }
-  PsiTime free_ps = times[n - 1].end_ps - psi_run_recorded_ps (run);
-  for (guint i = 0; i < n; i++)
-    {
-      const PsiOp *op = &g_array_index (program->streams[0], PsiOp, i);
-      const PsiOpTimes *t = &times[i];
-      const PsiOpWait *wait = &waits[i];
-      PsiTime times_over = (PsiTime) psi_run_times_over (run, t->start_ps), moving_ps = 0;
-
-      /* Waiting for an op of another stream of this rank. */
-      if (wait->post_ps > free_ps)
-        {
-          if (wait->released_by != PSI_OP_NONE)
-            {
-              moving_ps = wait->post_ps - CLAMP (wait->before_ps, free_ps, wait->post_ps);
-              ret_split->moving_ps[psi_program_op (program, wait->released_by)->tag] += times_over * moving_ps;
-            }
-          ret_split->still_ps += times_over * (wait->post_ps - free_ps - moving_ps);
-        }
-      if (op->kind == PSI_OP_WORK && op->transfer > 0)
-        n_folded[op->transfer - 1] += times_over;
-      else if (op->kind == PSI_OP_WORK)
-        ret_split->busy_ps[op->tag] += times_over * (t->end_ps - t->start_ps);
-      else
-        {
-          /* Waiting for partners, then for the bytes. */
-          moving_ps = t->end_ps - CLAMP (wait->moving_ps, wait->post_ps, t->end_ps);
-          ret_split->moving_ps[op->tag] += times_over * moving_ps;
-          ret_split->still_ps += times_over * (t->end_ps - wait->post_ps - moving_ps);
-        }
-      free_ps = t->end_ps;
-    }
-  for (guint p = 0; p < psi_program_n_folds (program); p++)
-    {
-      const PsiFold *fold = &g_array_index (program->folds, PsiFold, p);
-      const PsiPart *parts = psi_fold_parts (program, fold);
-
-      for (guint i = 0; i < fold->n_parts; i++)
-        {
-          PsiTime *sums = parts[i].op.kind == PSI_OP_WORK ? ret_split->busy_ps : ret_split->moving_ps;
-
-          sums[parts[i].op.tag] += n_folded[p] * (parts[i].end_ps - parts[i].start_ps);
-        }
+      for (guint i = 0; i < n; i++)
+        psi_account_op (program, &g_array_index (program->streams[0], PsiOp, i), &times[i], &waits[i],
+                        i > 0 ? times[i - 1].end_ps : times[n - 1].end_ps - psi_run_recorded_ps (run),
+                        psi_world_rank (world, rank)->scale,
+                        psi_run_times_over (run, times[i].start_ps) > 1 ? &stretch : ret_split);
+      add_repeated (ret_split, &stretch, run->repeat.n + 1);
+      fit_waits (ret_split, run->period_ps);
     }
 }
 
@@ -94,7 +144,7 @@ psi_account_memory_events (const PsiWorld *world, const PsiRun *run, PsiRankId r
       {
         const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
         const PsiFold *fold = psi_op_fold (program, op);
-        PsiTime shift_ps = op->shift * run->period_ps;
+        PsiTime shift_ps = op->shift * psi_run_fold_ps (run, rank);
 
         add_deltas (program, op, FALSE, times->start_ps + shift_ps, weight, &writer);
         for (guint k = 0; fold != NULL && k < fold->n_parts; k++)
@@ -267,11 +317,13 @@ psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const 
 }
 
 void
-psi_account_run_levels (GArray *events, const PsiRun *run, PsiTime origin_ps, const gint64 *base, gboolean rises_first,
-                        PsiLevels *ret_levels, GArray *curve)
+psi_account_run_levels (GArray *events, const PsiRun *run, PsiRankId rank, PsiTime origin_ps, const gint64 *base,
+                        gboolean rises_first, PsiLevels *ret_levels, GArray *curve)
 {
+  PsiTime period_ps = run->repeat.n > 0 ? psi_run_recorded_ps (run) : psi_run_fold_ps (run, rank);
+
   g_assert (run->repeat.n == 0 || curve == NULL);
-  follow_levels (events, psi_run_recorded_ps (run), origin_ps, &run->repeat, base, rises_first, ret_levels, curve);
+  follow_levels (events, period_ps, origin_ps, &run->repeat, base, rises_first, ret_levels, curve);
 }
 
 static guint64

@@ -6,16 +6,10 @@
 
 #include "psi-run.h"
 
-#define PSI_MAX_TAGS 64
-
-/* One rank's period on its stream 0. The parts add up to the period exactly. */
-typedef struct
-{
-  PsiTime busy_ps[PSI_MAX_TAGS];   /* work, by tag */
-  PsiTime moving_ps[PSI_MAX_TAGS]; /* waiting for bytes on a link, by the tag of the message */
-  PsiTime still_ps;                /* waiting for another rank */
-} PsiTimeSplit;
-
+/* Add an op of stream 0, before which the stream was free since free_ps. A turn at a desk is work that is done for the
+ * rank, as if by itself (`scale`: the rank's); the wait for it is not. */
+void psi_account_op (const PsiProgram *program, const PsiOp *op, const PsiOpTimes *times, const PsiOpWait *wait,
+                     PsiTime free_ps, double scale, PsiTimeSplit *split);
 void psi_account_time (const PsiWorld *world, const PsiRun *run, PsiRankId rank, PsiTimeSplit *ret_split);
 
 /* A change of a level: bytes > 0 rises. */
@@ -73,8 +67,9 @@ typedef struct
 void psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const gint64 *base, gboolean rises_first,
                          PsiLevels *ret_levels, GArray *curve);
 
-/* The same over the period of a run, with what its repeat puts in; then there is no curve. */
-void psi_account_run_levels (GArray *events, const PsiRun *run, PsiTime origin_ps, const gint64 *base,
+/* The same over the period of a run, with what its repeat puts in (then there is no curve); where ranks run at paces of
+ * their own, over that of `rank`. */
+void psi_account_run_levels (GArray *events, const PsiRun *run, PsiRankId rank, PsiTime origin_ps, const gint64 *base,
                              gboolean rises_first, PsiLevels *ret_levels, GArray *curve);
 
 /* For each rank the lowest one that runs the same program with the same op times: what is accounted for it holds for

@@ -111,7 +111,7 @@ messages_of (Walk *walk, PsiRankId rank)
         const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
         PsiOpId id = PSI_OP_ID (s, i);
 
-        if (op->kind == PSI_OP_WORK)
+        if (psi_op_is_work (op))
           continue;
         if (messages->ops[op->slot] == NULL)
           messages->ops[op->slot] = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
@@ -216,7 +216,7 @@ step_back (Walk *walk, const Place *at, PsiTime *ret_waited_ps)
   Search search = { .start_ps = start_of (walk, at) };
 
   consider_needs (walk, &search, at);
-  if (op->kind != PSI_OP_WORK && !(search.found && search.best_end_ps == search.start_ps))
+  if (!psi_op_is_work (op) && !(search.found && search.best_end_ps == search.start_ps))
     {
       PsiPortId port = g_array_index (psi_world_rank (walk->world, at->rank)->ports, PsiPortId, op->slot);
 
@@ -316,7 +316,7 @@ shared_time_ps (Walk *walk, const Place *at)
   const PsiOp *op = op_at (walk, at);
   PsiTime took_ps = end_of (walk, at) - start_of (walk, at);
 
-  if (op->kind == PSI_OP_WORK)
+  if (psi_op_is_work (op))
     return 0;
   const PsiTransfer *transfer = &g_array_index (walk->world->transfers, PsiTransfer, op->transfer);
   PsiPortId port = g_array_index (psi_world_rank (walk->world, at->rank)->ports, PsiPortId, op->slot);

@@ -2,6 +2,8 @@
 /* A world made ready for the loop: streams, ports, and which ports are alone on their links. */
 #include "psi-loop.h"
 
+#include "psi-pace.h"
+
 #include <string.h>
 
 G_DEFINE_QUARK (psi - run - error - quark, psi_run_error)
@@ -12,6 +14,7 @@ psi_loop_clear (PsiLoop *loop)
   g_free (loop->meetings);
   g_free (loop->heads);
   g_free (loop->rings);
+  psi_pace_clear (loop);
   free (loop->streams);
   g_free (loop->details);
   g_free (loop->first_stream);
@@ -41,6 +44,8 @@ tiers_of_slots (const PsiLoop *loop, const PsiProgram *program)
         if (op->slot >= slots->len)
           g_array_set_size (slots, op->slot + 1);
         g_array_index (slots, guint32, op->slot) |= SLOT_IN_USE;
+        if (op->kind == PSI_OP_SERVE)
+          continue;
         for (guint tier = 0; tier < PSI_MAX_TIERS; tier++)
           if (loop->transfers[op->transfer].bytes > 0 && loop->transfers[op->transfer].weights[tier] > 0)
             g_array_index (slots, guint32, op->slot) |= 1u << tier;
@@ -155,6 +160,7 @@ prepare_streams (PsiLoop *loop, PsiRun *run)
           stream->ports = (const PsiPortId *) (void *) rank->ports->data;
           stream->length = rank->program->streams[s]->len;
           stream->index = (guint8) s;
+          detail->turns = loop->pace != NULL ? loop->pace->turns + offset : NULL;
           stream->is_plain = rank->scale == 1.0 && rank->offset_ps <= 0 && loop->jitter <= 0;
           detail->rank = r;
           detail->sent_ps = PSI_TIME_MAX;
@@ -180,6 +186,7 @@ psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, const PsiRunOptions 
   loop->world = world;
   loop->transfers = (const PsiTransfer *) (void *) world->transfers->data;
   loop->records = !options->no_record;
+  loop->horizon = PSI_LOOP_AHEAD - 1;
   loop->jitter = options->jitter;
   loop->seed = options->seed;
   if (!prepare_ports (loop, error))
@@ -196,10 +203,14 @@ psi_loop_init (PsiLoop *loop, PsiWorld *world, PsiRun *run, const PsiRunOptions 
       run->first_wait[r + 1] = run->first_wait[r] + program->streams[0]->len;
     }
   loop->n_streams = loop->first_stream[n_ranks];
+  for (guint p = 0; p < world->programs->len && loop->pace == NULL; p++)
+    if (((const PsiProgram *) g_ptr_array_index (world->programs, p))->serves)
+      psi_pace_init (loop, run);
+  gsize halves = loop->pace != NULL ? 2 : 1;
   if (loop->records)
     {
-      run->times = g_new0 (PsiOpTimes, run->first_op[n_ranks] + 1);
-      run->waits = g_new0 (PsiOpWait, run->first_wait[n_ranks] + 1);
+      run->times = g_new0 (PsiOpTimes, halves * run->first_op[n_ranks] + 1);
+      run->waits = g_new0 (PsiOpWait, halves * run->first_wait[n_ranks] + 1);
     }
   gsize bytes = MAX (loop->n_streams, 1) * sizeof (PsiStream);
   loop->streams = aligned_alloc (sizeof (PsiStream), bytes);

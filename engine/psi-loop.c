@@ -8,6 +8,7 @@
 #include "psi-loop.h"
 
 #include "psi-fold.h"
+#include "psi-pace.h"
 
 #define CHAIN_END G_MAXUINT32
 #define NEVER G_MAXINT64
@@ -21,12 +22,43 @@ enum
   EARLY    /* its rank has not begun */
 };
 
+static inline guint64
+mix (guint64 x)
+{
+  x = (x ^ x >> 30) * G_GUINT64_CONSTANT (0xbf58476d1ce4e5b9);
+  x = (x ^ x >> 27) * G_GUINT64_CONSTANT (0x94d049bb133111eb);
+  return x ^ x >> 31;
+}
+
+/* Weights of an op's start and end in the sum of its iteration. */
+static inline guint64
+weight_of (const PsiLoop *loop, guint32 index, guint32 position, gboolean is_end)
+{
+  return mix ((guint64) index << 33 | (guint64) position << 1 | is_end);
+}
+
+static void
+add_to_sum (PsiLoop *loop, guint32 index, PsiTime start_ps, PsiTime end_ps)
+{
+  const PsiStream *stream = &loop->streams[index];
+  PsiIteration *iteration = &loop->iterations[stream->iteration % PSI_LOOP_AHEAD];
+
+  iteration->sum += weight_of (loop, index, stream->position, FALSE) * (guint64) start_ps +
+                    weight_of (loop, index, stream->position, TRUE) * (guint64) end_ps;
+  if (index == loop->reference && stream->position == 0)
+    iteration->reference_ps = end_ps;
+}
+
 static void
 record (PsiLoop *loop, const PsiStream *stream, PsiStreamDetail *detail, PsiTime now_ps)
 {
   PsiOpTimes *times = &detail->times[stream->position];
 
-  if (stream->iteration > 0)
+  if (loop->sums)
+    add_to_sum (loop, (guint32) (stream - loop->streams), detail->start_ps, now_ps);
+  if (loop->pace != NULL)
+    psi_pace_account (loop, stream, detail, now_ps);
+  else if (stream->iteration > 0)
     {
       PsiIteration *iteration = &loop->iterations[stream->iteration % PSI_LOOP_AHEAD];
       PsiTime start_shift_ps = detail->start_ps - times->start_ps, end_shift_ps = now_ps - times->end_ps;
@@ -39,7 +71,9 @@ record (PsiLoop *loop, const PsiStream *stream, PsiStreamDetail *detail, PsiTime
   if (detail->waits != NULL)
     detail->waits[stream->position] = detail->wait;
   const PsiOp *op = &stream->ops[stream->position];
-  if (op->kind != PSI_OP_WORK)
+  if (op->kind == PSI_OP_SERVE)
+    detail->sent_ps = psi_pace_sent_ps (detail, now_ps);
+  else if (op->kind != PSI_OP_WORK)
     detail->sent_ps = detail->wait.moving_ps;
   else if (op->transfer == 0)
     detail->sent_ps = PSI_TIME_MAX;
@@ -73,7 +107,10 @@ finish_op (PsiLoop *loop, guint32 index, PsiTime now_ps)
     }
   if (++stream->position == stream->length)
     {
-      loop->iterations[stream->iteration % PSI_LOOP_AHEAD].left--;
+      if (loop->pace != NULL)
+        psi_pace_end_iteration (loop, stream, &loop->details[index]);
+      else
+        loop->iterations[stream->iteration % PSI_LOOP_AHEAD].left--;
       stream->position = 0;
       stream->iteration++;
     }
@@ -235,14 +272,6 @@ deps_are_over (PsiLoop *loop, guint32 index, PsiTime now_ps, PsiOpId *ret_releas
   return TRUE;
 }
 
-static inline guint64
-mix (guint64 x)
-{
-  x = (x ^ x >> 30) * G_GUINT64_CONSTANT (0xbf58476d1ce4e5b9);
-  x = (x ^ x >> 27) * G_GUINT64_CONSTANT (0x94d049bb133111eb);
-  return x ^ x >> 31;
-}
-
 /* About a standard normal number: the sum of 16 uniform ones of 16 bits, so that every machine gets the same. */
 static double
 normal (guint64 key)
@@ -299,7 +328,7 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
 
   if (stream->state != IDLE)
     return;
-  if (stream->iteration >= loop->complete + PSI_LOOP_AHEAD - 1)
+  if (stream->iteration >= loop->horizon)
     {
       g_array_append_val (loop->held, index);
       return;
@@ -330,6 +359,12 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
         psi_queue_push (loop->queue, (PsiEvent){ psi_time_add (now_ps, cost_ps), PSI_LOOP_KEY (PSI_LOOP_WORK, index) });
       return;
     }
+  if (op->kind == PSI_OP_SERVE)
+    {
+      stream->state = POSTED;
+      psi_desk_post (loop, index, now_ps);
+      return;
+    }
   if (stream->iteration < op->skip)
     {
       finish_op (loop, index, now_ps);
@@ -349,7 +384,7 @@ psi_loop_describe_waiting (const PsiLoop *loop)
 {
   GString *text = g_string_new ("deadlock: ");
   static const char *const partners[] = {
-    [PSI_OP_SEND] = "send", [PSI_OP_RECV] = "receive", [PSI_OP_COLLECTIVE] = "collective"
+    [PSI_OP_SEND] = "send", [PSI_OP_RECV] = "receive", [PSI_OP_COLLECTIVE] = "collective", [PSI_OP_SERVE] = "turn"
   };
   guint shown = 0;
 
@@ -428,6 +463,12 @@ step_clock (PsiLoop *loop, PsiTime now_ps)
           if (psi_ring_latency_over (loop, source, now_ps))
             end_transfer (loop, loop->rings[source].port, now_ps);
           break;
+        case PSI_LOOP_DESK:
+          if (loop->meetings[source].is_busy)
+            finish_op (loop, psi_desk_over (loop, source, now_ps), now_ps);
+          else
+            loop->streams[psi_desk_begin (loop, source, now_ps)].state = BUSY;
+          break;
         default:
           if (loop->streams[source].state == EARLY)
             {
@@ -457,6 +498,7 @@ psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps)
       if (loop->iterations[loop->complete % PSI_LOOP_AHEAD].left == 0)
         {
           loop->complete++;
+          loop->horizon += loop->pace == NULL;
           return TRUE;
         }
       PsiTime next_ps = MIN (psi_queue_next_ps (loop->queue), psi_links_next_ps (loop->world->links));
@@ -467,11 +509,26 @@ psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps)
     }
 }
 
+guint32
+psi_loop_keep_sums (PsiLoop *loop, guint64 *ret_weight)
+{
+  guint64 weight = 0;
+
+  while (loop->streams[loop->reference].length == 0)
+    loop->reference++;
+  for (guint32 s = 0; s < loop->n_streams; s++)
+    for (guint32 i = 0; i < loop->streams[s].length; i++)
+      weight += weight_of (loop, s, i, FALSE) + weight_of (loop, s, i, TRUE);
+  loop->sums = TRUE;
+  *ret_weight = weight;
+  return loop->complete + PSI_LOOP_AHEAD;
+}
+
 void
 psi_loop_next (PsiLoop *loop)
 {
   loop->iterations[(loop->complete - 1) % PSI_LOOP_AHEAD] =
-      (PsiIteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop->n_streams_used };
+      (PsiIteration){ PSI_TIME_MAX, -PSI_TIME_MAX, loop->n_streams_used, 0, 0 };
   for (guint i = 0; i < loop->held->len; i++)
     psi_loop_look_at (loop, g_array_index (loop->held, guint32, i));
   g_array_set_size (loop->held, 0);

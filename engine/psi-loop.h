@@ -27,9 +27,10 @@ typedef struct
 /* The rest of a stream. */
 typedef struct
 {
-  guint64 need;      /* BLOCKED: `done` of another stream that lets it go */
+  guint64 need;      /* BLOCKED: `done` of another stream that lets it go; at a desk: when it came */
   PsiOpTimes *times; /* of its ops; NULL: not recorded */
   PsiOpWait *waits;  /* stream 0 only */
+  guint32 *turns;    /* of its ops at desks, see psi-pace.h; NULL: there are no desks */
   PsiTime sent_ps;   /* since when its last op's bytes were moving, if it was a message; else PSI_TIME_MAX */
   PsiTime start_ps;  /* head op, BUSY */
   PsiOpWait wait;    /* head op */
@@ -48,6 +49,8 @@ typedef struct
   guint32 rounds_left;
   guint32 ring_left; /* members that have not sent all their messages */
   gboolean is_alone;
+  gboolean is_busy; /* a desk that serves the first of those that wait */
+  guint32 first;    /* where in heads, a ring, that one is */
 } PsiMeeting;
 
 /* A member of a ring, at the place of its head in `heads`. */
@@ -62,12 +65,18 @@ typedef struct
 typedef struct
 {
   PsiTime least_ps, most_ps;
-  guint32 left; /* streams that have not ended it */
+  guint32 left;         /* streams that have not ended it */
+  guint64 sum;          /* of all its ops: start and end times, each with a weight of its own, modulo 2^64 */
+  PsiTime reference_ps; /* end of the first op of stream `reference` */
 } PsiIteration;
+
+typedef struct _PsiPace PsiPace; /* psi-pace.h */
 
 typedef struct
 {
   PsiWorld *world;
+  PsiPace *pace;   /* ranks run at paces of their own, NULL: they do not */
+  guint32 horizon; /* iterations that no stream begins yet */
   const PsiTransfer *transfers;
   PsiQueue *queue;
   PsiStream *streams;
@@ -81,9 +90,10 @@ typedef struct
   guint32 complete; /* iterations complete on all streams */
   guint32 *ready;   /* ring of the streams to look at, each at most once */
   guint32 ready_first, n_ready;
-  GArray *held;     /* streams too far ahead of the slowest */
-  PsiLinkUse *uses; /* room for one flow */
-  gboolean records;
+  GArray *held;           /* streams too far ahead of the slowest */
+  PsiLinkUse *uses;       /* room for one flow */
+  gboolean records, sums; /* keep op times; keep sums of iterations */
+  guint32 reference;
   double jitter;
   guint64 seed;
   guint64 n_events;
@@ -105,7 +115,7 @@ psi_loop_look_at (PsiLoop *loop, guint32 index)
 }
 
 /* Keys order events of one instant: ends of work first, then latencies that are over, then transfers of ports alone,
- * then messages of rings; source numbers break ties. */
+ * then messages of rings, then turns at desks; source numbers break ties. */
 #define PSI_LOOP_KEY_SHIFT 40
 #define PSI_LOOP_KEY(kind, source) ((guint64) (kind) << PSI_LOOP_KEY_SHIFT | (source))
 enum
@@ -113,7 +123,8 @@ enum
   PSI_LOOP_WORK,
   PSI_LOOP_LATENCY,
   PSI_LOOP_TRANSFER,
-  PSI_LOOP_RING
+  PSI_LOOP_RING,
+  PSI_LOOP_DESK
 };
 
 /* Everything at the start; `run` gets its offsets and, unless no_record, room for times and waits. FALSE: a port lacks
@@ -126,6 +137,9 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PsiLoop, psi_loop_clear)
 gboolean psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps);
 /* An iteration has been taken note of: forget it, and look again at streams that were too far ahead. */
 void psi_loop_next (PsiLoop *loop);
+/* Keep sums of the iterations that begin from now on: those from the one returned. `ret_weight`: what a sum grows by
+ * when all times of an iteration grow by 1 ps. */
+guint32 psi_loop_keep_sums (PsiLoop *loop, guint64 *ret_weight);
 /* Who waits for what. (transfer full) */
 char *psi_loop_describe_waiting (const PsiLoop *loop);
 

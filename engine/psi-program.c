@@ -111,6 +111,16 @@ psi_world_add_communicator (PsiWorld *world)
   return add_port (world, FALSE);
 }
 
+PsiPortId
+psi_world_add_desk (PsiWorld *world, PsiRankId keeper)
+{
+  PsiPortId port = add_port (world, FALSE);
+
+  g_array_index (world->ports, PsiPort, port).is_desk = TRUE;
+  g_array_index (world->ports, PsiPort, port).keeper = keeper;
+  return port;
+}
+
 void
 psi_world_add_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier)
 {
@@ -169,13 +179,29 @@ psi_program_message (PsiProgram *program, guint stream, PsiOpKind kind, guint sl
 {
   PsiOp op = { .kind = (guint8) kind,
                .tag = (guint8) tag,
-               .slot = (guint16) slot,
+               .slot = slot,
                .transfer = transfer,
                .first_dep = CHAIN_END,
                .first_delta = CHAIN_END,
                .label = { -1, -1, -1 } };
 
-  g_assert (kind != PSI_OP_WORK && slot <= G_MAXUINT16);
+  g_assert (kind != PSI_OP_WORK && kind != PSI_OP_SERVE);
+  return append (program, stream, &op);
+}
+
+PsiOpId
+psi_program_serve (PsiProgram *program, guint stream, guint slot, guint subject, PsiTime cost_ps, guint tag)
+{
+  PsiOp op = { .kind = PSI_OP_SERVE,
+               .tag = (guint8) tag,
+               .slot = slot,
+               .transfer = subject,
+               .cost_ps = MAX (cost_ps, 0),
+               .first_dep = CHAIN_END,
+               .first_delta = CHAIN_END,
+               .label = { -1, -1, -1 } };
+
+  program->serves = TRUE;
   return append (program, stream, &op);
 }
 
@@ -220,10 +246,10 @@ psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations)
 }
 
 void
-psi_program_shift (PsiProgram *program, PsiOpId op, guint iterations)
+psi_program_shift (PsiProgram *program, PsiOpId op, int iterations)
 {
-  g_assert (iterations <= G_MAXUINT8);
-  psi_program_op (program, op)->shift = (guint8) iterations;
+  g_assert (iterations >= G_MININT8 && iterations <= G_MAXINT8);
+  psi_program_op (program, op)->shift = (gint8) iterations;
 }
 
 void

@@ -4,7 +4,8 @@
  * A *program* is one step of work: ops in several streams, each stream in order, as CUDA streams are. It repeats for
  * ever. Ranks with equal work share one program. An op may wait for ops of other streams of its rank, of the same
  * iteration or of an earlier one (`distance`). Ranks meet at *ports*: a channel joins a send with a receive, a
- * communicator joins the same collective of all members; programs name ports by slot, each rank binds its slots.
+ * communicator joins the same collective of all members, a desk serves one op at a time, whoever comes first; programs
+ * name ports by slot, each rank binds its slots.
  *
  * A *world* holds programs, ranks, ports and links. Build it, then psi_run() it. Nothing is freed before the world. */
 #pragma once
@@ -20,7 +21,8 @@ typedef enum
   PSI_OP_WORK, /* keeps its stream busy for cost_ps */
   PSI_OP_SEND, /* starts when the receive is posted as well; ends when the bytes have arrived */
   PSI_OP_RECV,
-  PSI_OP_COLLECTIVE /* starts when all members are there */
+  PSI_OP_COLLECTIVE, /* starts when all members are there */
+  PSI_OP_SERVE       /* waits for its turn at a desk, then takes cost_ps there */
 } PsiOpKind;
 
 /* An op of a program: stream in the upper 8 bits, position in the lower 24. */
@@ -48,12 +50,13 @@ typedef struct
 {
   guint8 kind;
   guint8 tag;             /* the builder's own meaning: what the time is spent on */
-  guint16 slot;           /* port slot: SEND, RECV, COLLECTIVE */
   guint8 skip;            /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
-  guint8 shift;           /* works for the step so many iterations earlier: its memory belongs there */
-  PsiTransferId transfer; /* WORK: 0, or the number of its fold + 1, see psi-fold.h */
+  gint8 shift;            /* works for the step so many iterations earlier: its memory belongs there */
+  guint32 slot;           /* port slot: SEND, RECV, COLLECTIVE, SERVE */
+  PsiTransferId transfer; /* SERVE: what it works on at the desk, see psi_program_serve(); WORK: 0, or the number of its
+                             fold + 1, see psi-fold.h */
   gint32 label[3];        /* the builder's own: e.g. micro-batch, part and layer; -1 = none */
-  PsiTime cost_ps;        /* WORK */
+  PsiTime cost_ps;        /* WORK, SERVE */
   guint32 first_dep;      /* chain of deps, G_MAXUINT32 = end */
   guint32 first_delta;    /* chain of memory deltas */
 } PsiOp;
@@ -82,7 +85,8 @@ typedef struct
   GArray *parts, *folds; /* of PsiPart and PsiFold: psi-fold.h; NULL: none */
   guint64 n_unfolded;    /* ops there would be without folds, beyond those there are */
   guint32 max_distance;
-  gboolean skips; /* messages join different iterations of two ranks */
+  gboolean skips;  /* messages join different iterations of two ranks */
+  gboolean serves; /* it waits at desks: its ranks run at paces of their own */
 } PsiProgram;
 
 typedef guint32 PsiRankId;
@@ -108,8 +112,10 @@ typedef struct
 typedef struct
 {
   gboolean is_channel;
-  guint n_members; /* ranks that bind it */
-  GArray *path;    /* of PsiPathLink: the links its bytes load */
+  gboolean is_desk;
+  PsiRankId keeper; /* desk: whose scale its work takes */
+  guint n_members;  /* ranks that bind it */
+  GArray *path;     /* of PsiPathLink: the links its bytes load */
 } PsiPort;
 
 typedef struct
@@ -131,6 +137,9 @@ PsiRankId psi_world_add_rank (PsiWorld *world, PsiProgram *program, guint weight
 PsiTransferId psi_world_add_transfer (PsiWorld *world, const PsiTransfer *transfer);
 PsiPortId psi_world_add_channel (PsiWorld *world);
 PsiPortId psi_world_add_communicator (PsiWorld *world);
+/* A desk serves the ops that wait at it one at a time: first come, first served, the lower rank if they come at one
+ * instant. Its work takes the scale of `keeper`. With desks, all ranks run at paces of their own: see psi_run(). */
+PsiPortId psi_world_add_desk (PsiWorld *world, PsiRankId keeper);
 /* `tier`: even = out of the member that was bound last, odd = into it. */
 void psi_world_add_path (PsiWorld *world, PsiPortId port, PsiLinkId link, guint tier);
 /* The same for a link that carries `share` times what the transfer says of the tier: several members behind it. */
@@ -144,17 +153,27 @@ psi_world_rank (const PsiWorld *world, PsiRankId rank)
   return &g_array_index (world->ranks, PsiRank, rank);
 }
 
+/* Does it keep somebody busy, rather than a link? */
+static inline gboolean
+psi_op_is_work (const PsiOp *op)
+{
+  return op->kind == PSI_OP_WORK || op->kind == PSI_OP_SERVE;
+}
+
 /* Append an op to the end of a stream. */
 PsiOpId psi_program_work (PsiProgram *program, guint stream, PsiTime cost_ps, guint tag);
 PsiOpId psi_program_message (PsiProgram *program, guint stream, PsiOpKind kind, guint slot, PsiTransferId transfer,
                              guint tag);
+/* Wait for a turn at the desk under `slot` and take cost_ps there. `subject` (0, 1, ...) tells what it
+ * works on: lags are counted for each. All ops of a rank at one desk are in one stream. */
+PsiOpId psi_program_serve (PsiProgram *program, guint stream, guint slot, guint subject, PsiTime cost_ps, guint tag);
 /* `op` waits for `before`, `distance` iterations back. PSI_OP_NONE is ignored. */
 void psi_program_after (PsiProgram *program, PsiOpId op, PsiOpId before, guint distance);
 void psi_program_delta (PsiProgram *program, PsiOpId op, gboolean at_end, guint memory_class, gint64 bytes);
 /* In the first `iterations` of a rank the message has no partner: it belongs to a step before the first. */
 void psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations);
 /* The op, run in iteration n, does work of step n - iterations. */
-void psi_program_shift (PsiProgram *program, PsiOpId op, guint iterations);
+void psi_program_shift (PsiProgram *program, PsiOpId op, int iterations);
 void psi_program_label (PsiProgram *program, PsiOpId op, gint32 first, gint32 second);
 guint psi_program_n_ops (const PsiProgram *program);
 

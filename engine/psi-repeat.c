@@ -211,7 +211,7 @@ try_blocks (const PsiWorld *world, PsiRun *run, const guint32 *limits, guint n_b
 gboolean
 psi_run_put_in (const PsiWorld *world, PsiRun *run, const guint32 *limits, guint64 n)
 {
-  if (!run->periodic || run->iterations != 2 || run->times == NULL || world->ranks->len == 0)
+  if (run->cycle != 1 || run->paces_ps != NULL || run->iterations != 2 || run->times == NULL || world->ranks->len == 0)
     return FALSE;
   for (guint n_blocks = 1; n_blocks <= MOST_BLOCKS; n_blocks *= 2)
     if (n % n_blocks == 0 && try_blocks (world, run, limits, n_blocks, n))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "psi-loop.h"
+#include "psi-cycle.h"
+#include "psi-pace.h"
 
 #include <math.h>
 
@@ -9,6 +10,7 @@
 #define MOST_EVENTS 500000
 #define MOST_OPS 12000000 /* of all iterations: a large program gets fewer of them */
 #define LEAST_ITERATIONS 8
+#define FIRST_SUMS 16 /* iterations before a cycle of several is looked for, and for which a drift must have lasted */
 
 /* Where a rank's stream 0 stood at some moment. */
 typedef struct
@@ -72,6 +74,36 @@ align_times (PsiLoop *loop, PsiRun *run, guint32 last)
     }
 }
 
+static void
+set_stuck (const PsiLoop *loop, GError **error)
+{
+  g_autofree char *waiting = psi_loop_describe_waiting (loop);
+  gboolean late = psi_queue_next_ps (loop->queue) == PSI_TIME_MAX && psi_queue_size (loop->queue) > 0;
+
+  g_set_error (error, PSI_RUN_ERROR, late ? PSI_RUN_ERROR_TIME : PSI_RUN_ERROR_DEADLOCK, "%s",
+               late ? "simulated time is out of range: an op would end after more than 26 days" : waiting);
+}
+
+/* Ranks at paces of their own. */
+static PsiRun *
+run_paces (PsiLoop *loop, PsiRun *run, const PsiRunOptions *options, GError **error)
+{
+  PsiTime now_ps = 0;
+
+  if (!psi_pace_follow (loop, run, options, &now_ps))
+    {
+      set_stuck (loop, error);
+      psi_run_free (run);
+      return NULL;
+    }
+  psi_pace_settle (loop, run);
+  run->cycle = run->periodic ? 1 : 0;
+  run->iterations = loop->complete;
+  run->makespan_ps = now_ps;
+  run->n_events = loop->n_events;
+  return run;
+}
+
 PsiRun *
 psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
 {
@@ -79,8 +111,9 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   g_autoptr (PsiRun) run = g_new0 (PsiRun, 1);
   g_auto (PsiLoop) loop = { 0 };
   g_autofree Mark *marks = g_new0 (Mark, world->ranks->len + 1);
-  PsiTime now_ps = 0, shift_ps = 0;
-  guint32 reach = 1, lead = 0, matches = 0, limit;
+  PsiTime now_ps = 0, shift_ps = 0, most_ps = 0;
+  guint32 reach = 1, lead = 0, matches = 0, limit, first_sum = 0;
+  PsiCycle cycle = { 0 };
 
   options = options != NULL ? options : &defaults;
   limit = options->max_iterations > 0 ? options->max_iterations : DEFAULT_ITERATIONS;
@@ -96,6 +129,8 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   reach += lead;
   if (!psi_loop_init (&loop, world, run, options, error))
     return NULL;
+  if (loop.pace != NULL)
+    return run_paces (&loop, g_steal_pointer (&run), options, error);
   if (options->max_iterations == 0)
     {
       guint64 n_ops = 1;
@@ -107,8 +142,9 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
   guint32 next_mark = (limit + 1) / 2;
 
   /* With a limit of the caller's it ends there, periodic or not. */
-  while (loop.complete < limit || (options->max_iterations == 0 && matches < reach && loop.complete < MOST_ITERATIONS &&
-                                   loop.n_events < MOST_EVENTS))
+  while (loop.complete < limit ||
+         (options->max_iterations == 0 && (run->cycle == 0 || loop.complete % run->cycle > 0) &&
+          loop.complete < MOST_ITERATIONS && loop.n_events < MOST_EVENTS))
     {
       if (loop.complete == next_mark)
         {
@@ -117,26 +153,37 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
         }
       if (!psi_loop_iterate (&loop, &now_ps))
         {
-          g_autofree char *waiting = psi_loop_describe_waiting (&loop);
-          gboolean late = psi_queue_next_ps (loop.queue) == PSI_TIME_MAX && psi_queue_size (loop.queue) > 0;
-
-          g_set_error (error, PSI_RUN_ERROR, late ? PSI_RUN_ERROR_TIME : PSI_RUN_ERROR_DEADLOCK, "%s",
-                       late ? "simulated time is out of range: an op would end after more than 26 days" : waiting);
+          set_stuck (&loop, error);
           return NULL;
         }
       const PsiIteration *iteration = &loop.iterations[(loop.complete - 1) % PSI_LOOP_AHEAD];
+      matches = iteration->least_ps != iteration->most_ps ? 0 : iteration->least_ps == shift_ps ? matches + 1 : 1;
       shift_ps = iteration->least_ps;
-      matches = iteration->least_ps == iteration->most_ps ? matches + 1 : 0;
-      if (matches >= reach && !options->no_jump)
+      most_ps = iteration->most_ps;
+      run->cycle = matches >= reach ? 1 : 0;
+      if (loop.sums && loop.complete > first_sum)
+        {
+          guint found = psi_cycle_add (&cycle, iteration->sum, iteration->reference_ps, reach);
+
+          run->cycle = run->cycle > 0 ? run->cycle : found;
+        }
+      if (run->cycle > 0 && !options->no_jump && loop.complete % run->cycle == 0)
         break;
+      if (loop.complete == FIRST_SUMS && !options->no_record)
+        first_sum = psi_loop_keep_sums (&loop, &cycle.weight);
       psi_loop_next (&loop);
     }
-  run->periodic = matches >= reach || loop.n_streams_used == 0;
+  if (loop.n_streams_used == 0)
+    run->cycle = 1;
+  run->periodic = run->cycle > 0;
+  run->drifts = !run->periodic && cycle.steady >= reach + FIRST_SUMS;
   run->iterations = loop.complete;
   run->makespan_ps = now_ps;
   run->n_events = loop.n_events;
   run->period_ps = loop.n_streams_used == 0 ? 0
+                   : run->cycle > 1         ? (psi_cycle_time_ps (&cycle, run->cycle) + run->cycle - 1) / run->cycle
                    : run->periodic          ? shift_ps
+                   : run->drifts            ? most_ps
                    : loop.complete > 1      ? slowest_pace_ps (&loop, marks)
                                             : now_ps;
   if (!options->no_record)
@@ -153,5 +200,9 @@ psi_run_free (PsiRun *run)
   g_free (run->first_wait);
   g_free (run->times);
   g_free (run->waits);
+  g_free (run->paces_ps);
+  g_free (run->folds_ps);
+  g_free (run->splits);
+  g_free (run->lags);
   g_free (run);
 }

@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* Run a world until its step repeats exactly.
+/* Run a world until its step repeats exactly, by itself or together with a few others.
  *
  * The dynamics do not depend on absolute time, so once every op of one iteration starts and ends exactly P later than
  * in the iteration before (for as many iterations as dependencies reach back, and as ranks may be ahead of each other
  * where messages join different iterations), all later iterations do the same: P is the period, and one iteration
- * holds everything there is to know. With `no_jump` the run goes on to
- * max_iterations; the answer must be the same. */
+ * holds everything there is to know. Where ranks share links the same may be true of several iterations only, a cycle:
+ * P is then their mean, and the recorded iteration is the last of the cycle, counted from the first iteration. With
+ * `no_jump` the run goes on to max_iterations; the answer must be the same.
+ *
+ * Where ranks wait at desks nothing ties their iterations together: each runs at its own pace. The whole then repeats
+ * after a cycle in which every rank does some whole number of iterations, or never in the time that is looked at;
+ * either way the answer is about a stretch of it, see psi-pace.h. An iteration, then, is the mean time in which as many
+ * iterations end as there are ranks. */
 #pragma once
 
 #include "psi-program.h"
+
+#define PSI_MAX_TAGS 64
+
+/* One rank's period on its stream 0. The parts add up to the period exactly. */
+typedef struct
+{
+  PsiTime busy_ps[PSI_MAX_TAGS];   /* work, by tag */
+  PsiTime moving_ps[PSI_MAX_TAGS]; /* waiting for bytes on a link, by the tag of the message */
+  PsiTime still_ps;                /* waiting for another rank */
+} PsiTimeSplit;
 
 /* When one op ran in the recorded iteration: its work or transfer, without waiting. */
 typedef struct
@@ -46,6 +62,8 @@ typedef struct
 {
   PsiTime period_ps;   /* of one iteration */
   PsiTime makespan_ps; /* simulated time of the whole run */
+  guint cycle;         /* iterations that repeat together; 0 = not periodic */
+  gboolean drifts;     /* not periodic yet, but every rank keeps its pace: period_ps is that of the slowest */
   gboolean periodic;   /* FALSE: none found, period_ps is the mean pace of the slowest rank over the end of the run */
   guint iterations;    /* complete */
   guint64 n_events;
@@ -53,6 +71,14 @@ typedef struct
   gsize *first_wait; /* [n_ranks + 1] offset of a rank's stream 0 in waits */
   PsiOpTimes *times; /* ops of all ranks, stream by stream, of one iteration; NULL with no_record */
   PsiOpWait *waits;  /* ops of stream 0 */
+
+  /* Ranks at paces of their own; NULL where all do one iteration in period_ps. */
+  PsiTime *paces_ps;    /* [n_ranks] mean time of an iteration: the latest that all streams have ended is recorded */
+  PsiTime *folds_ps;    /* [n_ranks] time after which the recorded iteration can begin again: its pace or its length */
+  PsiTimeSplit *splits; /* [n_ranks] mean over period_ps */
+  /* Ops that had a turn at a desk: how many turns others had there, on the same subject, since the op's last. */
+  guint32 *lags;
+  gsize n_lags;
   PsiRepeat repeat;
 } PsiRun;
 
@@ -69,6 +95,20 @@ static inline PsiTime
 psi_run_recorded_ps (const PsiRun *run)
 {
   return run->period_ps - (PsiTime) run->repeat.n * run->repeat.length_ps;
+}
+
+/* The mean time of one iteration of a rank. */
+static inline PsiTime
+psi_run_pace_ps (const PsiRun *run, PsiRankId rank)
+{
+  return run->paces_ps != NULL ? run->paces_ps[rank] : run->period_ps;
+}
+
+/* The time after which a rank's recorded iteration is taken to come again. */
+static inline PsiTime
+psi_run_fold_ps (const PsiRun *run, PsiRankId rank)
+{
+  return run->paces_ps != NULL ? run->folds_ps[rank] : run->period_ps;
 }
 
 #define PSI_RUN_ERROR (psi_run_error_quark ())

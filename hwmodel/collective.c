@@ -32,6 +32,16 @@ const char *const psi_collective_names[PSI_N_COLLECTIVES] = {
   [PSI_COLLECTIVE_SCATTER] = "scatter",
   [PSI_COLLECTIVE_SEND_RECV] = "send-recv",
 };
+const char *const psi_collective_summaries[PSI_N_COLLECTIVES] = {
+  [PSI_COLLECTIVE_ALL_REDUCE] = "every GPU gets the sum of all buffers",
+  [PSI_COLLECTIVE_ALL_GATHER] = "every GPU gets the shards of all",
+  [PSI_COLLECTIVE_REDUCE_SCATTER] = "every GPU gets its shard of the sum",
+  [PSI_COLLECTIVE_BROADCAST] = "every GPU gets the buffer of the first",
+  [PSI_COLLECTIVE_ALL_TO_ALL] = "every GPU gets a part of its own from all",
+  [PSI_COLLECTIVE_GATHER] = "the first GPU gets the buffers of all",
+  [PSI_COLLECTIVE_SCATTER] = "every GPU gets a part of its own from the first",
+  [PSI_COLLECTIVE_SEND_RECV] = "one GPU gets the buffer of another",
+};
 
 const PsiCollectiveAlgorithm *const psi_collective_algorithms[] = { &psi_coll_ring,         &psi_coll_tree,
                                                                     &psi_coll_nvls,         &psi_coll_nvls_tree,

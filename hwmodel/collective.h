@@ -69,6 +69,7 @@ gint64 psi_collective_time_ps (const PsiCollectiveCost *cost);
 /* busbw / algbw of nccl-tests: 2(n-1)/n, (n-1)/n or 1. */
 double psi_collective_bus_factor (PsiCollectiveOp op, guint n_ranks);
 extern const char *const psi_collective_names[PSI_N_COLLECTIVES];
+extern const char *const psi_collective_summaries[PSI_N_COLLECTIVES]; /* one line each */
 
 /* The algorithms, NULL-ended. */
 typedef struct _PsiCollectiveAlgorithm PsiCollectiveAlgorithm;

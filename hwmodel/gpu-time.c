@@ -53,7 +53,7 @@
 /* Partial sums in fp32, written and read again. */
 #define PARTIAL_SUM_BYTES 8
 
-static const guint k_splits[] = { 1, 2, 4, 8, 16 };
+static const guint k_splits[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
 
 static const guint dtype_bytes[PSI_N_DTYPES] = {
   [PSI_DTYPE_FP32] = 4, [PSI_DTYPE_TF32] = 4,  [PSI_DTYPE_FP16] = 2,  [PSI_DTYPE_BF16] = 2,
@@ -89,7 +89,7 @@ static double
 sustained (const PsiGpu *gpu, PsiDtype asked)
 {
   PsiDtype dtype = psi_gpu_dtype (gpu, asked);
-  double share = dtype <= PSI_DTYPE_TF32   ? gpu->gemm_efficiency_fp32
+  double share = dtype == PSI_DTYPE_FP32   ? gpu->gemm_efficiency_fp32
                  : dtype <= PSI_DTYPE_BF16 ? gpu->gemm_efficiency
                                            : gpu->gemm_efficiency_fp8;
   return gpu->peak_flops[dtype] * share;

@@ -91,8 +91,8 @@ take_kernels (PsiMachine *machine, const PsiProfile *profile)
   PsiGpu *gpu = &machine->gpu;
   double gap_ns = profile->graph_launch_ns > 0 ? profile->graph_launch_ns : profile->launch_ns;
 
-  take_products (gpu, profile, PSI_DTYPE_FP32, PSI_DTYPE_TF32, &gpu->gemm_efficiency_fp32);
-  take_products (gpu, profile, PSI_DTYPE_FP16, PSI_DTYPE_BF16, &gpu->gemm_efficiency);
+  take_products (gpu, profile, PSI_DTYPE_FP32, PSI_DTYPE_FP32, &gpu->gemm_efficiency_fp32);
+  take_products (gpu, profile, PSI_DTYPE_TF32, PSI_DTYPE_BF16, &gpu->gemm_efficiency);
   take_products (gpu, profile, PSI_DTYPE_FP8, PSI_DTYPE_NVFP4, &gpu->gemm_efficiency_fp8);
   if (gap_ns > 0)
     {

@@ -73,7 +73,7 @@ typedef struct
 
   /* Matrix products: see gpu-time.c. */
   double gemm_efficiency;      /* share of peak that large 16-bit products sustain in training (power limit) */
-  double gemm_efficiency_fp32; /* the same for fp32 and tf32 */
+  double gemm_efficiency_fp32; /* the same for fp32, without matrix units */
   double gemm_efficiency_fp8;  /* the same for fp8, mxfp8 and nvfp4 */
   gint64 gemm_ramp_k;          /* elements of K that a tile loses to prologue and epilogue */
   guint gemm_tile;             /* longer side of the largest output tile; 0 = no tiles, any shape is as good */

@@ -195,7 +195,10 @@ train (TrainOptions *options, TrainError *error)
       if (schedule != NULL && options->zero >= 2) /* gathers and reductions go block by block */
         train_schedule_split (schedule, options->blocks);
       good = schedule != NULL && check_zero (options, schedule, error) &&
-             (plan = train_plan_new (schedule, options->steps, options->update, flags, error)) != NULL;
+             (plan = train_plan_new (schedule, options->steps, options->update, flags, error)) != NULL &&
+             (options->zero == 0 || plan->n_versions == 2 ||
+              train_fail (error, "--zero: '%d' keeps two versions of the parameters, the lists need %d", options->zero,
+                          plan->n_versions));
       if (good)
         {
           n_batches = plan->n_batches;

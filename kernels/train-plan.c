@@ -5,15 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const train_update_names[TRAIN_N_UPDATES] = { "file", "synchronous", "cyclic-v1", "cyclic-v2", "random" };
+const char *const train_update_names[TRAIN_N_UPDATES] = { "file",      "synchronous",  "cyclic-v1",
+                                                          "cyclic-v2", "asynchronous", "random" };
 
-bool
-train_is_stale (TrainUpdate update, int worker, int part, int n_workers, int n_parts)
+int
+train_delay (TrainUpdate update, int worker, int part, int n_workers, int n_parts)
 {
+  int late = n_parts - 1 - part - worker;
+
   if (update == TRAIN_UPDATE_CYCLIC_V1)
-    return true;
+    return 1;
+  if (update == TRAIN_UPDATE_ASYNCHRONOUS)
+    return late > 0 ? (late + n_workers - 1) / n_workers : 0;
   if (update != TRAIN_UPDATE_CYCLIC_V2)
-    return false;
+    return 0;
   return (long) (worker + 1) * n_parts + (long) (part + 1) * n_workers < (long) (n_parts + 1) * n_workers;
 }
 
@@ -135,9 +140,7 @@ append_list (Builder *builder, int rank, const TrainList *list, int offset, int 
         }
       op.joined = token->joined && !skipped;
       skipped = false;
-      op.version = op.step;
-      if (token->stale && op.step > 0)
-        op.version--;
+      op.version = op.step > token->delay ? op.step - token->delay : 0;
       if (token->kind == 'U')
         *update_place (builder, rank, token->chunk, op.step) = (int) program->n_ops;
       else
@@ -286,10 +289,12 @@ set_versions (const Builder *builder, TrainUpdate update)
           if (op->kind == 'F' && slot == SLOT_FORWARD && !schedule->updates)
             {
               int worker = op->batch * plan->n_workers / plan->n_batches;
+              int delay = train_delay (update, worker, op->part, plan->n_workers, schedule->n_parts);
 
-              if (train_is_stale (update, worker, op->part, plan->n_workers, schedule->n_parts) && op->step > 0)
-                op->version = op->step - 1;
+              op->version = op->step > delay ? op->step - delay : 0;
             }
+          if (op->kind == 'F' && op->step - op->version >= plan->n_versions)
+            plan->n_versions = op->step - op->version + 1;
           if (op->kind == 'F' || slot == SLOT_FORWARD)
             continue;
           forward = place (builder, rank, op->micro_batch, op->part, SLOT_FORWARD);
@@ -537,6 +542,7 @@ train_plan_new (const TrainSchedule *schedule, int n_steps, TrainUpdate update, 
     }
   plan->schedule = schedule;
   plan->n_steps = n_steps;
+  plan->n_versions = 2;
   plan->n_batches = schedule->micro_batches * (schedule->replicas ? schedule->n_ranks : 1);
   plan->n_workers = schedule->whole && schedule->n_ranks > 1 ? schedule->n_ranks : schedule->micro_batches;
   plan->programs = train_new (n_ranks, sizeof (TrainProgram));

@@ -7,19 +7,22 @@
 
 typedef enum
 {
-  TRAIN_UPDATE_FILE,        /* what the file's U and @-1 words say */
-  TRAIN_UPDATE_SYNCHRONOUS, /* all gradients at theta_t */
-  TRAIN_UPDATE_CYCLIC_V1,   /* all gradients at theta_{t-1} */
-  TRAIN_UPDATE_CYCLIC_V2,   /* the freshest version that causality allows on the cyclic timeline */
-  TRAIN_UPDATE_RANDOM,      /* theta_t or theta_{t-1} at random, per worker, part and step; reference only */
+  TRAIN_UPDATE_FILE,         /* what the file's U and @-1 words say */
+  TRAIN_UPDATE_SYNCHRONOUS,  /* all gradients at theta_t */
+  TRAIN_UPDATE_CYCLIC_V1,    /* all gradients at theta_{t-1} */
+  TRAIN_UPDATE_CYCLIC_V2,    /* the freshest version that causality allows on the cyclic timeline */
+  TRAIN_UPDATE_ASYNCHRONOUS, /* a pipeline that never flushes: what has come back when the micro-batch begins */
+  TRAIN_UPDATE_RANDOM,       /* theta_t or theta_{t-1} at random, per worker, part and step; reference only */
   TRAIN_N_UPDATES
 } TrainUpdate;
 extern const char *const train_update_names[TRAIN_N_UPDATES];
 
-/* Is worker `worker` (from 0, of n_workers) one step behind in part `part` (from 0, of n_parts)?
+/* How many steps worker `worker` (from 0, of n_workers) is behind in part `part` (from 0, of n_parts).
  * v2: fresh iff (worker + 1) K + (part + 1) N >= (K + 1) N: on the cyclic timeline the last worker has then finished
- * its backward of that part (for K = N: i + j >= N + 1 counted from 1, arXiv 2403.08837). */
-bool train_is_stale (TrainUpdate update, int worker, int part, int n_workers, int n_parts);
+ * its backward of that part (for K = N: i + j >= N + 1 counted from 1, arXiv 2403.08837).
+ * asynchronous: a pipeline without a flush, worker i the i-th micro-batch of a step: the last K - 1 - part
+ * micro-batches have not come back when it begins (PipeDream, SOSP 2019). */
+int train_delay (TrainUpdate update, int worker, int part, int n_workers, int n_parts);
 
 typedef struct
 {
@@ -58,6 +61,7 @@ typedef struct
   size_t n_needs;
   int *n_holders; /* [part] */
   int *holders;   /* [part * n_ranks + i]: ranks that hold the part, ascending */
+  int n_versions; /* of a part's parameters at once, at least 2: version v lies in place v % n_versions */
   int *owners;    /* [part]: the rank whose U words update it when sharded and cyclic (the last that has any) */
 } TrainPlan;
 

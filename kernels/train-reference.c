@@ -2,7 +2,8 @@
 /* synchronous: theta_{t+1} = theta_t - g/n sum over the whole batch of grad f (theta_t), one forward and backward of
  * all n samples at once; cyclic-v1:   theta_{t+1} = theta_t - g/N sum_i grad f_i (theta_{t-1}), theta_{-1} = theta_0;
  * cyclic-v2:   theta_{t+1} = theta_t - g/N sum_i grad f_i (thetahat_{i,t}), stage j of thetahat_{i,t} being theta_t
- * where train_is_stale() says fresh, else theta_{t-1} (arXiv 2403.08837); random:      each stage of each worker takes
+ * where train_delay() says fresh, else theta_{t-1} (arXiv 2403.08837); asynchronous: stage j of thetahat_{i,t} is
+ * theta_{t-train_delay()}; random:      each stage of each worker takes
  * theta_t or theta_{t-1} with equal chance. With momentum the bracket is the gradient that enters v = m v + g. Uneven
  * workers count n_i/n instead of 1/N. */
 #include "train-reference.h"
@@ -16,13 +17,15 @@
 
 typedef struct
 {
-  TrainTensor theta[2], gradient, momentum; /* theta by version parity */
+  TrainTensor *theta; /* version v in place v % n_versions */
+  TrainTensor gradient, momentum;
 } Stage;
 
 typedef struct
 {
   const TrainRun *run;
   TrainMeter meter;
+  int n_versions;
   Stage *stages;
   TrainSaved **saved;
 } Reference;
@@ -30,7 +33,7 @@ typedef struct
 static const float *
 parameters_of (const Reference *self, int stage, int version)
 {
-  return self->stages[stage].theta[version % 2].data;
+  return self->stages[stage].theta[version % self->n_versions].data;
 }
 
 /* Forward and backward of `rows` samples; versions[stage]: which parameters. Returns the weighted loss. */
@@ -83,7 +86,8 @@ start (Reference *self)
       stage->momentum = train_tensor_new (&self->meter, TRAIN_OPTIMIZER, n);
       train_device_upload (stage->momentum.data, host, n);
       train_model_init (model, i, self->run->options->seed, host);
-      for (int version = 0; version < 2; version++)
+      stage->theta = train_new ((size_t) self->n_versions, sizeof (TrainTensor));
+      for (int version = 0; version < self->n_versions; version++)
         {
           stage->theta[version] = train_tensor_new (&self->meter, TRAIN_PARAMETERS, n);
           train_device_upload (stage->theta[version].data, host, n);
@@ -92,15 +96,15 @@ start (Reference *self)
     }
 }
 
-static bool
-is_stale (const Reference *self, TrainUpdate update, int step, int worker, int part, int n_workers)
+static int
+delay_of (const Reference *self, TrainUpdate update, int step, int worker, int part, int n_workers)
 {
   int n_parts = self->run->model->n_parts;
   uint64_t index = ((uint64_t) step * (uint64_t) n_workers + (uint64_t) worker) * (uint64_t) n_parts + (uint64_t) part;
 
   if (update == TRAIN_UPDATE_RANDOM)
     return data_random_bits (self->run->options->seed, STREAM_DELAY, index) % 2 == 1;
-  return train_is_stale (update, worker, part, n_workers, n_parts);
+  return train_delay (update, worker, part, n_workers, n_parts);
 }
 
 static double
@@ -121,7 +125,11 @@ run_step (Reference *self, TrainUpdate update, int step, int n_workers)
         int worker = batch * n_workers / run->n_batches;
 
         for (int i = 0; i < n_parts; i++)
-          versions[i] = step - (step > 0 && is_stale (self, update, step, worker, i, n_workers));
+          {
+            int delay = delay_of (self, update, step, worker, i, n_workers);
+
+            versions[i] = step > delay ? step - delay : 0;
+          }
         loss += pass (self, train_run_first_sample (run, step, batch), run->batch_rows[batch], versions,
                       train_run_scale (run, batch), batch == 0);
       }
@@ -129,9 +137,9 @@ run_step (Reference *self, TrainUpdate update, int step, int n_workers)
     {
       Stage *stage = &self->stages[i];
 
-      train_device_sgd (stage->theta[(step + 1) % 2].data, stage->theta[step % 2].data, stage->momentum.data,
-                        stage->gradient.data, (float) run->options->rate, (float) run->options->momentum,
-                        stage->gradient.n);
+      train_device_sgd (stage->theta[(step + 1) % self->n_versions].data, stage->theta[step % self->n_versions].data,
+                        stage->momentum.data, stage->gradient.data, (float) run->options->rate,
+                        (float) run->options->momentum, stage->gradient.n);
     }
   free (versions);
   return loss;
@@ -146,6 +154,10 @@ train_reference (const TrainRun *run, TrainUpdate update, int n_workers, double 
   train_device_open (0);
   self.stages = train_new (n_parts, sizeof (Stage));
   self.saved = train_new (n_parts, sizeof (TrainSaved *));
+  self.n_versions = 2;
+  for (int part = 0; part < run->model->n_parts; part++)
+    if (train_delay (update, 0, part, n_workers, run->model->n_parts) >= self.n_versions)
+      self.n_versions = train_delay (update, 0, part, n_workers, run->model->n_parts) + 1;
   start (&self);
   for (int step = 0; step < run->options->steps; step++)
     losses[step] = run_step (&self, update, step, n_workers);
@@ -153,10 +165,11 @@ train_reference (const TrainRun *run, TrainUpdate update, int n_workers, double 
     {
       Stage *stage = &self.stages[i];
 
-      train_device_download (final, stage->theta[run->options->steps % 2].data, stage->gradient.n);
+      train_device_download (final, stage->theta[run->options->steps % self.n_versions].data, stage->gradient.n);
       final += stage->gradient.n;
-      for (int version = 0; version < 2; version++)
+      for (int version = 0; version < self.n_versions; version++)
         train_tensor_clear (&self.meter, &stage->theta[version]);
+      free (stage->theta);
       train_tensor_clear (&self.meter, &stage->gradient);
       train_tensor_clear (&self.meter, &stage->momentum);
     }

@@ -220,7 +220,7 @@ run_op (TrainRank *self, size_t position)
   else
     run_backward (self, chunk, op);
   if (op->last_use && op->kind != 'U' && run->options->zero < 3)
-    train_tensor_clear (&self->meter, &chunk->theta[op->version % 2]);
+    train_tensor_clear (&self->meter, &chunk->theta[op->version % run->plan->n_versions]);
   train_device_wait ();
   record->cpu_ns = train_clock_ns (CLOCK_THREAD_CPUTIME_ID) - record->cpu_ns;
   record->end_ns = train_clock_ns (CLOCK_MONOTONIC) - run->shared->start_ns;

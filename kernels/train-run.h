@@ -34,7 +34,7 @@ typedef struct
   int part, holder;            /* holder: which of the part's holders this rank is */
   size_t n;                    /* parameters of the part */
   size_t shard_first, shard_n; /* own slice; all of it where nothing is sharded */
-  TrainTensor theta[2];        /* by version parity; under zero 3 the own slice only */
+  TrainTensor *theta;          /* version v in place v % plan->n_versions; under zero 3 the own slice only */
   TrainTensor gradient[2];     /* by step parity; empty until the step's first backward */
   TrainTensor momentum;
 } TrainChunk;

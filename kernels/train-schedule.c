@@ -134,6 +134,23 @@ parse_wait (Parser *parser, const char *word)
   return true;
 }
 
+/* "@-2": the parameters of so many steps before. */
+static bool
+read_delay (const char **text, int *ret_delay)
+{
+  int delay = -1;
+
+  if (strncmp (*text, "@-", 2) == 0)
+    {
+      *text += 2;
+      delay = read_count (text);
+    }
+  if (delay < 1 || delay > TRAIN_MOST_DELAY)
+    return false;
+  *ret_delay = delay;
+  return true;
+}
+
 /* "F4+B1.1", "U1", "F3@-1" */
 static bool
 parse_token (Parser *parser, TrainList *list, const char *word, int first_wait)
@@ -157,11 +174,8 @@ parse_token (Parser *parser, TrainList *list, const char *word, int first_wait)
         }
       else if (!read_op (parser, &text, &token.kind, &token.micro_batch, &token.chunk))
         return refuse (parser, "unknown word", word, allowed_words);
-      if (strncmp (text, "@-1", 3) == 0)
-        {
-          token.stale = true;
-          text += 3;
-        }
+      if (*text == '@' && !read_delay (&text, &token.delay))
+        return refuse (parser, "unknown word", word, allowed_words);
       if (!joined)
         token.n_waits = (int) schedule->n_waits - first_wait;
       *append_token (list) = token;
@@ -187,9 +201,12 @@ parse_list (Parser *parser, TrainList *list, char *rest)
             return false;
           continue;
         }
-      if (strcmp (word, "@-1") == 0 && list->n_tokens > 0)
+      if (word[0] == '@' && list->n_tokens > 0)
         {
-          list->tokens[list->n_tokens - 1].stale = true;
+          const char *text = word;
+
+          if (!read_delay (&text, &list->tokens[list->n_tokens - 1].delay) || *text != '\0')
+            return refuse (parser, "unknown word", word, allowed_words);
           continue;
         }
       if (!parse_token (parser, list, word, first_wait))

@@ -17,6 +17,8 @@ bool train_fail (TrainError *error, const char *format, ...) __attribute__ ((for
 /* calloc or end the program: out of host memory is no user error. */
 void *train_new (size_t n, size_t size_bytes);
 
+#define TRAIN_MOST_DELAY 255 /* steps that a word may look back */
+
 typedef struct
 {
   int rank;
@@ -29,7 +31,7 @@ typedef struct
 {
   char kind; /* F forward, B backward, I its input-gradient half, W its weight-gradient half, U update */
   int micro_batch, chunk;
-  bool stale;              /* @-1: the parameters of the step before */
+  int delay;               /* @-2: the parameters of so many steps before */
   bool joined;             /* runs together with the word before it (F4+B1.1) */
   int first_wait, n_waits; /* >2:B0.1, in the schedule's `waits` */
 } TrainToken;

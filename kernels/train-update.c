@@ -21,6 +21,12 @@ shared_part (const TrainRank *self, const TrainChunk *chunk)
   return &self->run->shared->parts[chunk->part];
 }
 
+static TrainTensor *
+theta_of (const TrainRank *self, const TrainChunk *chunk, int version)
+{
+  return &chunk->theta[version % self->run->plan->n_versions];
+}
+
 static int
 n_holders (const TrainRank *self, const TrainChunk *chunk)
 {
@@ -59,6 +65,7 @@ train_chunk_init (TrainRank *self, TrainChunk *chunk)
   float *host = train_new (chunk->n, sizeof (float));
   size_t momentum_n;
 
+  chunk->theta = train_new ((size_t) run->plan->n_versions, sizeof (TrainTensor));
   chunk->shard_n = chunk->n;
   if (zero > 0 && !is_cyclic (self))
     slice_of (chunk->n, n_holders (self, chunk), chunk->holder, &chunk->shard_first, &chunk->shard_n);
@@ -90,11 +97,11 @@ train_chunk_init (TrainRank *self, TrainChunk *chunk)
 void
 train_chunk_clear (TrainRank *self, TrainChunk *chunk)
 {
+  for (int i = 0; i < self->run->plan->n_versions; i++)
+    train_tensor_clear (&self->meter, &chunk->theta[i]);
+  free (chunk->theta);
   for (int i = 0; i < 2; i++)
-    {
-      train_tensor_clear (&self->meter, &chunk->theta[i]);
-      train_tensor_clear (&self->meter, &chunk->gradient[i]);
-    }
+    train_tensor_clear (&self->meter, &chunk->gradient[i]);
   train_tensor_clear (&self->meter, &chunk->momentum);
 }
 
@@ -131,7 +138,7 @@ train_chunk_gather (TrainRank *self, TrainChunk *chunk, int version, TrainTensor
 
   *ret_gathered = (TrainTensor){ NULL, 0, TRAIN_COMMUNICATION };
   if (self->run->options->zero < 3)
-    return chunk->theta[version % 2].data;
+    return theta_of (self, chunk, version)->data;
   wait_slices (self, part, is_cyclic (self) ? 1 : n_holders (self, chunk), version, "a gather");
   *ret_gathered = train_tensor_new (&self->meter, TRAIN_COMMUNICATION, chunk->n);
   train_device_upload (ret_gathered->data, part->published[version % 2], chunk->n);
@@ -183,7 +190,7 @@ static void
 step_slice (TrainRank *self, TrainChunk *chunk, const TrainOp *op, const float *gradient)
 {
   const TrainOptions *options = self->run->options;
-  TrainTensor *from = &chunk->theta[op->version % 2], *to = &chunk->theta[(op->version + 1) % 2];
+  TrainTensor *from = theta_of (self, chunk, op->version), *to = theta_of (self, chunk, op->version + 1);
   size_t offset = options->zero == 3 ? 0 : chunk->shard_first;
 
   if (op->last_use || options->zero == 3)
@@ -237,7 +244,7 @@ update_sharded (TrainRank *self, TrainChunk *chunk, const TrainOp *op)
   TrainTensor *gradient = &chunk->gradient[op->step % 2];
   int slice = is_cyclic (self) ? 0 : chunk->holder, zero = run->options->zero;
   float *published = part->published[(op->version + 1) % 2] + chunk->shard_first;
-  TrainTensor *theta = &chunk->theta[(op->version + 1) % 2];
+  TrainTensor *theta = theta_of (self, chunk, op->version + 1);
   float *mine;
 
   if (chunk->shard_n > 0)
@@ -257,8 +264,8 @@ update_sharded (TrainRank *self, TrainChunk *chunk, const TrainOp *op)
   wait_slices (self, part, n_holders (self, chunk), op->step + 1, "an all-gather");
   if (theta->data == NULL) /* an empty slice: nothing was stepped */
     {
-      *theta = chunk->theta[op->version % 2];
-      chunk->theta[op->version % 2] = (TrainTensor){ NULL, 0, TRAIN_PARAMETERS };
+      *theta = *theta_of (self, chunk, op->version);
+      *theta_of (self, chunk, op->version) = (TrainTensor){ NULL, 0, TRAIN_PARAMETERS };
     }
   train_device_upload (theta->data, part->published[(op->version + 1) % 2], chunk->n);
 }
@@ -283,7 +290,7 @@ train_chunk_finish (TrainRank *self, TrainChunk *chunk)
 {
   const TrainRun *run = self->run;
   TrainSharedPart *part = shared_part (self, chunk);
-  TrainTensor *theta = &chunk->theta[run->plan->n_steps % 2];
+  TrainTensor *theta = theta_of (self, chunk, run->plan->n_steps);
   float *host;
 
   if (run->options->zero == 3)

@@ -126,6 +126,8 @@ function activations(plans, slowest) {
 }
 const leftMargin = () => window.innerWidth < 540 ? 40 : 82;
 
+const ageUnit = update => update.rule === "asynchronous" ? "updates" : "steps";
+
 function card(name, value, note) {
   return h("div", { class: "card" }, h("div", { class: "name" }, name), h("div", { class: "value" }, value), note ? h("div", { class: "note" }, note) : "");
 }
@@ -150,7 +152,7 @@ function cards(plan) {
     dash(throughput.mfu) ? "" : card("MFU", percentText(throughput.mfu), `${digits(throughput.model_tflops_per_gpu)} TFLOP/s per GPU; HFU ${percentText(throughput.hfu)}`),
     card("bubble", percentText(plan.bubble_fraction), "of all GPUs' time"),
     card("peak memory", bytesText(memory.peak_bytes), `${bytesText(memory.steady_bytes)} stay between steps`),
-    card("GPUs", String(plan.gpus), plan.update.delay_mean > 0 ? `gradients are ${digits(plan.update.delay_mean)} steps old on average` : ""));
+    card("GPUs", String(plan.gpus), plan.update.delay_mean > 0 ? `gradients are ${digits(plan.update.delay_mean)} ${ageUnit(plan.update)} old on average` : ""));
 }
 
 function advice(plan) {
@@ -264,7 +266,7 @@ function communication(plan) {
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["kind", "sent by all GPUs", "share", `exposed on rank ${detail.rank}`].map(name => h("th", {}, name)))),
       h("tbody", {}, kinds.map(([kind, bytes]) => h("tr", {}, h("td", {}, kind), h("td", {}, bytesText(bytes)), h("td", {}, percentText(bytes / sent.total_bytes)), h("td", {}, timeText(detail.exposed_comm_by_kind_s[kind]))))))),
     h("p", { class: "soft" }, `Each GPU sends ${bytesText(sent.per_gpu_bytes)} on average, ${bytesText(sent.per_gpu_max_bytes)} at most; at most ${bytesText(sent.concurrent_peak_bytes)} are on the links at once. Longest chain of messages between two ops: ${sent.sequential_steps}. Update rule: ${update.rule}` +
-      (update.delay_max > 0 ? `, gradients at most ${digits(update.delay_max)} and on average ${digits(update.delay_mean)} steps old, ${update.parameter_versions} parameter version${update.parameter_versions === 1 ? "" : "s"}.` : ", gradients are never stale.")),
+      (update.delay_max > 0 ? `, gradients at most ${digits(update.delay_max)} and on average ${digits(update.delay_mean)} ${ageUnit(update)} old, ${update.parameter_versions} parameter version${update.parameter_versions === 1 ? "" : "s"}.` : ", gradients are never stale.")),
   ];
 }
 

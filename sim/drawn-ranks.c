@@ -200,6 +200,8 @@ psi_drawn_stream_title (const PsiStep *step, guint stream)
   };
   static const char *const boundaries[] = { "receive forward", "receive backward", "send forward", "send backward" };
 
+  if (step->plan->asynchronous && stream == PSI_STREAM_GRADIENTS_IN)
+    return g_strdup ("turn at the server");
   if (stream < PSI_STREAM_BOUNDARY)
     return g_strdup (names[stream]);
   guint own = stream - PSI_STREAM_BOUNDARY;
@@ -221,7 +223,7 @@ psi_drawn_op_title (const PsiStep *step, const PsiOp *op, char *ret_title, gsize
   const PsiModel *model = psi_step_model (step);
   gsize length;
 
-  if (op->kind == PSI_OP_WORK)
+  if (psi_op_is_work (op))
     {
       ret_title[0] = op->tag < G_N_ELEMENTS (letters) ? letters[op->tag] : '?';
       ret_title[1] = '\0';

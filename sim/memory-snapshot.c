@@ -235,6 +235,8 @@ list_changes (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, P
   const PsiProgram *program = rank->program;
   const PsiOpTimes *times = run->times + run->first_op[rank->id];
 
+  PsiTime pace_ps = psi_run_fold_ps (run, rank->id);
+
   memcpy (ret_level, rank->base, PSI_N_MEMORY * sizeof *ret_level);
   for (guint s = 0; s < program->n_streams; s++)
     for (guint i = 0; i < program->streams[s]->len; i++, times++)
@@ -244,9 +246,9 @@ list_changes (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, P
         for (guint32 d = op->first_delta; d != CHAIN_END;)
           {
             const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
-            PsiTime at_ps = (delta->at_end ? times->end_ps : times->start_ps) + op->shift * run->period_ps - origin_ps;
-            gint64 q = run->period_ps > 0 ? at_ps / run->period_ps - (at_ps % run->period_ps < 0) : 0;
-            Change change = { .time_ps = run->period_ps > 0 ? at_ps - q * run->period_ps : 0,
+            PsiTime at_ps = (delta->at_end ? times->end_ps : times->start_ps) + op->shift * pace_ps - origin_ps;
+            gint64 q = pace_ps > 0 ? at_ps / pace_ps - (at_ps % pace_ps < 0) : 0;
+            Change change = { .time_ps = pace_ps > 0 ? at_ps - q * pace_ps : 0,
                               .bytes = delta->bytes,
                               .op = op,
                               .order = changes->len,
@@ -384,7 +386,7 @@ psi_memory_snapshot_write (const char *path, const PsiStep *step, const PsiRun *
 
       BEGIN_LIST (out);
       trace_rank (&device, run, &step->ranks[g_array_index (drawn, PsiDrawnRank, i).step_rank]);
-      put_end (out, run->period_ps);
+      put_end (out, psi_run_fold_ps (run, step->ranks[g_array_index (drawn, PsiDrawnRank, i).step_rank].id));
       END_LIST (out);
       put_segment (&device, segments, i);
     }

@@ -11,6 +11,7 @@
 #include "report-fill.h"
 #include "report-assumptions.h"
 #include "report-traffic.h"
+#include "report-notes.h"
 
 #include "critical-path.h"
 #include "simulate-plan.h"
@@ -104,6 +105,7 @@ static void
 add_spans (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiTime origin_ps, GArray *spans)
 {
   const PsiOpTimes *times = run->times + run->first_op[rank->id];
+  PsiTime pace_ps = psi_run_fold_ps (run, rank->id);
 
   for (guint s = 0; s < rank->program->n_streams; s++)
     for (guint i = 0; i < rank->program->streams[s]->len; i++, times++)
@@ -114,8 +116,8 @@ add_spans (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, PsiT
 
         if (times->end_ps == times->start_ps || op->tag == PSI_TAG_TURN)
           continue;
-        if (run->period_ps > 0)
-          start_ps -= (start_ps / run->period_ps - (start_ps % run->period_ps < 0)) * run->period_ps;
+        if (pace_ps > 0)
+          start_ps -= (start_ps / pace_ps - (start_ps % pace_ps < 0)) * pace_ps;
         span.start_ps = start_ps;
         span.end_ps = start_ps + times->end_ps - times->start_ps;
         span.kind = (guint8) (op->tag >= PSI_TAG_TRAFFIC ? PSI_SPAN_COMMUNICATION : span_of_tag[op->tag]);
@@ -144,7 +146,7 @@ add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, Psi
   PsiLevels levels;
 
   psi_account_memory_events (step->world, run, rank->id, 1, events);
-  psi_account_run_levels (events, run, origin_ps, rank->base, FALSE, &levels, curve);
+  psi_account_run_levels (events, run, rank->id, origin_ps, rank->base, FALSE, &levels, curve);
   row->activations_peak_bytes = MAX (row->activations_peak_bytes, levels.class_peak[PSI_MEMORY_ACTIVATIONS]);
   if (levels.peak_bytes > row->peak_bytes)
     {
@@ -232,6 +234,7 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
   gboolean curves = depth == CURVES;
   const guint *pool = step->schedule->pool;
   guint first_gpu = 0;
+  gint64 served = 0;
 
   for (guint r = 0; r < step->n_ranks;)
     {
@@ -250,7 +253,7 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
       for (guint m = 0; m < members; m++)
         {
           if (depth > FIT)
-            sent += psi_report_sent_bytes (step, run, &rank[m], plan->by_kind);
+            sent += psi_report_sent_bytes (step, run, &rank[m], plan->by_kind, &served);
           if (copied)
             continue;
           if (depth > FIT)
@@ -271,6 +274,8 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
       plan->per_gpu_max_bytes = MAX (plan->per_gpu_max_bytes, sent);
       r += members;
     }
+  if (served > 0)
+    psi_report_add_served (plan, served);
   plan->per_gpu_bytes = plan->total_bytes / MAX (plan->gpus, 1);
 }
 
@@ -287,6 +292,7 @@ overhead_bytes (const PsiStep *step)
     return 0;
   for (guint i = 0; i < G_N_ELEMENTS (degrees); i++)
     communicators += degrees[i] > 1 && step->gpus > 1;
+  communicators += plan->grad_clip && communicators > 1; /* the norm's, over all of them */
   return step->machine->gpu.context_bytes + (gint64) communicators * channels * 2 * (gint64) (9.19 * 1048576);
 }
 
@@ -340,17 +346,23 @@ fill_activations (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, c
   g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
   PsiLevels levels;
 
+  /* Ranks at paces of their own each on its own clock. */
   for (guint r = 0; r < step->n_ranks; r++)
-    if (equals->gpus[r] > 0)
-      psi_account_memory_events (step->world, run, step->ranks[r].id, equals->gpus[r], events);
-  guint kept = 0;
-  for (guint i = 0; i < events->len; i++)
-    if (g_array_index (events, PsiLevelEvent, i).level == PSI_MEMORY_ACTIVATIONS)
-      g_array_index (events, PsiLevelEvent, kept++) = g_array_index (events, PsiLevelEvent, i);
-  g_array_set_size (events, kept);
-  psi_account_run_levels (events, run, origin_ps, NULL, FALSE, &levels, NULL);
-  plan->activation_total_peak_bytes = levels.peak_bytes;
-  plan->activation_total_mean_bytes = levels.mean_bytes;
+    {
+      if (equals->gpus[r] > 0)
+        psi_account_memory_events (step->world, run, step->ranks[r].id, equals->gpus[r], events);
+      if (run->paces_ps == NULL && r + 1 < step->n_ranks)
+        continue;
+      guint kept = 0;
+      for (guint i = 0; i < events->len; i++)
+        if (g_array_index (events, PsiLevelEvent, i).level == PSI_MEMORY_ACTIVATIONS)
+          g_array_index (events, PsiLevelEvent, kept++) = g_array_index (events, PsiLevelEvent, i);
+      g_array_set_size (events, kept);
+      psi_account_run_levels (events, run, step->ranks[r].id, origin_ps, NULL, FALSE, &levels, NULL);
+      plan->activation_total_peak_bytes += levels.peak_bytes;
+      plan->activation_total_mean_bytes += levels.mean_bytes;
+      g_array_set_size (events, 0);
+    }
 }
 
 static void
@@ -369,7 +381,8 @@ fill_throughput (PsiPlanReport *plan, const PsiStep *step)
     plan->tokens_per_s = plan->samples_per_s * (double) model->tokens_per_sample;
   if (model->model_flops_per_sample <= 0)
     return;
-  double flops = 3 * model->model_flops_per_sample * plan->samples_per_s / plan->gpus;
+  double per_sample = 3 * model->model_flops_per_sample - model->frozen_flops_per_sample;
+  double flops = per_sample * plan->samples_per_s / plan->gpus;
   plan->model_tflops_per_gpu = flops / 1e12;
   if (peak <= 0)
     return;
@@ -382,26 +395,6 @@ fill_throughput (PsiPlanReport *plan, const PsiStep *step)
       recompute_ps += (double) row->time_ps[PSI_TIME_RECOMPUTE] * row->count;
     }
   plan->hfu = compute_ps > 0 ? plan->mfu * (1 + recompute_ps / compute_ps) : plan->mfu;
-}
-
-static void
-fill_update (PsiPlanReport *plan, const PsiStep *step)
-{
-  const PsiSchedule *schedule = step->schedule;
-  double sum = 0;
-
-  plan->update_rule = g_strdup (psi_update_names[step->plan->update]);
-  plan->parameter_versions = 1;
-  if (!step->plan->cyclic)
-    return;
-  for (guint i = 0; i < schedule->n_workers * schedule->n_parts; i++)
-    {
-      sum += schedule->stale[i];
-      plan->delay_max = MAX (plan->delay_max, schedule->stale[i]);
-    }
-  plan->delay_mean = sum / (schedule->n_workers * schedule->n_parts);
-  for (guint part = 0; part < schedule->n_parts; part++)
-    plan->parameter_versions = MAX (plan->parameter_versions, psi_step_versions (step, part));
 }
 
 static char *
@@ -453,6 +446,7 @@ begin_report (const char *name, const PsiStep *step, const PsiRun *run, const Eq
   plan->gpus = step->gpus;
   plan->step_time_ps = run->period_ps;
   fill_ranks (plan, step, run, equals, origin_ps, depth);
+  psi_report_repeat (plan, step, run);
   fill_memory (plan, step);
   return plan;
 }
@@ -515,11 +509,11 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   plan->bubble_fraction = run->period_ps > 0 ? bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
   psi_report_fill_traffic (plan, step, run, equals.gpus, origin_ps, curves);
   fill_throughput (plan, step);
-  fill_update (plan, step);
+  psi_report_fill_update (plan, step, run);
   psi_report_fill_assumptions (plan, step, overhead_bytes (step));
-  if (!run->periodic)
-    g_ptr_array_add (plan->warnings,
-                     g_strdup_printf ("no exact period after %u steps; the step time is a mean", run->iterations));
+  psi_report_note_run (plan, run);
+  if (step->warning != NULL)
+    g_ptr_array_add (plan->warnings, g_strdup (step->warning));
   plan->digest = psi_account_digest (step->world, run);
   return plan;
 }

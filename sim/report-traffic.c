@@ -3,18 +3,25 @@
 
 #include "psi-account.h"
 #include "psi-fold.h"
+#include "report-fill.h"
 
+/* Bytes of a step; what the root of a parameter server sends for this rank goes to *served. */
 static gint64
-add_sent (const PsiStep *step, const PsiStepRank *rank, const PsiOp *op, gint64 times, gint64 *by_kind)
+add_sent (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, const PsiOp *op, gint64 times,
+          gint64 *by_kind, gint64 *served)
 {
   const PsiTransferInfo *info = &g_array_index (step->infos, PsiTransferInfo, op->transfer);
+  gint64 bytes = times * psi_report_per_step (run, rank->id, info->sent_bytes);
 
-  by_kind[info->traffic] += times * info->sent_bytes * rank->count;
-  return times * info->sent_bytes;
+  by_kind[info->traffic] += bytes * rank->count;
+  if (!info->by_server)
+    return bytes;
+  *served += bytes;
+  return 0;
 }
 
 gint64
-psi_report_sent_bytes (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gint64 *by_kind)
+psi_report_sent_bytes (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gint64 *by_kind, gint64 *served)
 {
   const PsiProgram *program = rank->program;
   g_autofree gint64 *n_folded = g_new0 (gint64, psi_program_n_folds (program) + 1);
@@ -27,9 +34,9 @@ psi_report_sent_bytes (const PsiStep *step, const PsiRun *run, const PsiStepRank
         const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
         gint64 times_over = (gint64) psi_run_times_over (run, times->start_ps);
 
-        if (op->kind != PSI_OP_WORK)
-          sum += add_sent (step, rank, op, times_over, by_kind);
-        else if (op->transfer > 0)
+        if (!psi_op_is_work (op))
+          sum += add_sent (step, run, rank, op, times_over, by_kind, served);
+        else if (psi_op_fold (program, op) != NULL)
           n_folded[op->transfer - 1] += times_over;
       }
   for (guint p = 0; p < psi_program_n_folds (program); p++)
@@ -39,7 +46,7 @@ psi_report_sent_bytes (const PsiStep *step, const PsiRun *run, const PsiStepRank
 
       for (guint i = 0; i < fold->n_parts; i++)
         if (parts[i].op.kind != PSI_OP_WORK)
-          sum += add_sent (step, rank, &parts[i].op, n_folded[p], by_kind);
+          sum += add_sent (step, run, rank, &parts[i].op, n_folded[p], by_kind, served);
     }
   return sum;
 }
@@ -68,7 +75,7 @@ add_flights (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gu
         const PsiOp *op = &g_array_index (program->streams[s], PsiOp, i);
         const PsiFold *fold = psi_op_fold (program, op);
 
-        if (op->kind != PSI_OP_WORK)
+        if (!psi_op_is_work (op))
           add_flight (step, op, times->start_ps, times->end_ps, gpus, writer);
         for (guint k = 0; fold != NULL && k < fold->n_parts; k++)
           {
@@ -86,16 +93,24 @@ psi_report_fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun 
                          PsiTime origin_ps, gboolean keeps_curve)
 {
   g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
-  g_autoptr (GArray) curve = keeps_curve ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
-  PsiLevelWriter writer = { events, 0 };
+  g_autoptr (GArray) curve =
+      keeps_curve && run->paces_ps == NULL ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
   PsiLevels levels;
 
+  /* Nothing keeps ranks at paces of their own apart: their peaks are taken to meet. */
   for (guint r = 0; r < step->n_ranks; r++)
-    if (gpus[r] > 0)
-      add_flights (step, run, &step->ranks[r], gpus[r], &writer);
-  psi_level_writer_end (&writer);
-  psi_account_run_levels (events, run, origin_ps, NULL, TRUE, &levels, curve);
-  plan->concurrent_peak_bytes = levels.peak_bytes;
+    {
+      PsiLevelWriter writer = { events, events->len };
+
+      if (gpus[r] > 0)
+        add_flights (step, run, &step->ranks[r], gpus[r], &writer);
+      psi_level_writer_end (&writer);
+      if (run->paces_ps == NULL && r + 1 < step->n_ranks)
+        continue;
+      psi_account_run_levels (events, run, step->ranks[r].id, origin_ps, NULL, TRUE, &levels, curve);
+      plan->concurrent_peak_bytes += levels.peak_bytes;
+      g_array_set_size (events, 0);
+    }
   plan->sequential_steps = psi_account_chain (step->world);
   if (curve != NULL)
     {

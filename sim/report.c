@@ -514,6 +514,7 @@ psi_plan_report_walk (const PsiPlanReport *plan, PsiReportSink *sink)
   sink->begin (sink, "update", '{');
   put_text (sink, "rule", plan->update_rule);
   put_real (sink, "delay_mean", plan->delay_mean);
+  put_real (sink, "delay_p90", plan->delay_p90);
   put_real (sink, "delay_max", plan->delay_max);
   sink->integer (sink, "parameter_versions", plan->parameter_versions);
   sink->end (sink, '}');

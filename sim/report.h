@@ -159,6 +159,7 @@ typedef struct
   PsiVerdict verdict;
   guint gpus;
   gint64 step_time_ps;
+  gint64 window_ps;                         /* that spans cover, where ranks run at paces of their own; 0: the step */
   double step_time_low_s, step_time_high_s; /* NAN = not known (null) */
   PsiTrials trials;
   guint main_rank; /* index into ranks: the one whose time is reported */
@@ -179,8 +180,8 @@ typedef struct
   gint64 concurrent_peak_bytes;
   GArray *traffic; /* of PsiTrafficPoint, one step, or NULL */
 
-  char *update_rule; /* "synchronous", ... */
-  double delay_mean, delay_max;
+  char *update_rule;                       /* "synchronous", ... */
+  double delay_mean, delay_p90, delay_max; /* p90: nine of ten are no later */
   guint parameter_versions;
 
   GPtrArray *assumptions;         /* of char* */
@@ -207,6 +208,13 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiReport, psi_report_free)
 PsiPlanReport *psi_plan_report_new (const char *name);
 void psi_plan_report_free (PsiPlanReport *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiPlanReport, psi_plan_report_free)
+
+/* The stretch that spans cover. */
+static inline gint64
+psi_plan_window_ps (const PsiPlanReport *plan)
+{
+  return plan->window_ps > 0 ? plan->window_ps : plan->step_time_ps;
+}
 
 /* Appends a zeroed row and returns it; valid until the next append. */
 PsiRankReport *psi_plan_report_add_rank (PsiPlanReport *plan);

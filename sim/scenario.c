@@ -294,7 +294,7 @@ nearest_strategy (const char *text)
   return psi_nearest (text, (const char *const *) names->pdata);
 }
 
-/* Is the value of `plan` a strategy of this version? */
+/* Is the value of `plan` a strategy? */
 static gboolean
 check_strategy (const char *text, const char *where, GError **error)
 {
@@ -303,15 +303,13 @@ check_strategy (const char *text, const char *where, GError **error)
   g_autofree char *quoted = psi_quote (text);
   g_autoptr (GString) allowed = g_string_new (NULL);
 
-  if (plan != NULL && !plan->later)
+  if (plan != NULL)
     return TRUE;
   for (const PsiNamedPlan *row = psi_named_plans; row->name != NULL; row++)
-    if (!row->later && row->alias_of == NULL)
+    if (row->alias_of == NULL)
       g_string_append_printf (allowed, "%s%s", allowed->len > 0 ? ", " : "", row->name);
 
-  if (plan != NULL)
-    g_set_error (error, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_LATER, "%s: %s is not in this version", where, quoted);
-  else if (near != NULL)
+  if (near != NULL)
     g_set_error (error, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_VALUE, "%s: unknown plan %s (did you mean '%s'?)", where,
                  quoted, near);
   else

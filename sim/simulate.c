@@ -73,7 +73,7 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
     return NULL;
   PsiPlanReport *filled = options->fit_only ? psi_plan_report_fill_fit (name, step, run)
                                             : psi_plan_report_fill (name, step, run, options->curves);
-  if (options->critical_path)
+  if (options->critical_path && run->paces_ps == NULL) /* ranks at paces of their own have no step in common */
     filled->critical_path = psi_critical_path_new (step, run);
   if (trials.n > 0)
     psi_plan_report_set_trials (filled, step, &trials);

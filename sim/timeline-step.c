@@ -29,7 +29,7 @@ typedef struct
   const PsiRun *run;
   PsiTimeline *timeline;
   PsiTime begin_ps, length_ps;
-  PsiTime period_ps; /* 0: nothing repeats */
+  PsiTime period_ps; /* of the rank that is drawn; 0: nothing repeats */
   GArray *arrows;    /* of ArrowEnd */
 } Picture;
 
@@ -88,7 +88,7 @@ draw_op (const Picture *picture, guint process, guint stream, const PsiOp *op, c
   PsiTimelineValue values[4];
   char title[160];
   guint n_values = 0;
-  gboolean is_work = op->kind == PSI_OP_WORK;
+  gboolean is_work = psi_op_is_work (op);
 
   if (start_ps == end_ps || op->tag == PSI_TAG_TURN)
     return;
@@ -166,7 +166,7 @@ add_tails (const Picture *picture, const PsiDrawnRank *drawn, PsiOpId id, const 
       const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
       const PsiOpTimes *work = times_at (program, times, dep->op);
 
-      if (psi_program_op (program, dep->op)->kind == PSI_OP_WORK && work->end_ps - work->start_ps >= 2 * NS)
+      if (psi_op_is_work (psi_program_op (program, dep->op)) && work->end_ps - work->start_ps >= 2 * NS)
         {
           add_arrow_ends (picture, drawn, port_of (picture, drawn, op), message->start_ps,
                           work->end_ps - NS - (PsiTime) dep->distance * picture->period_ps, PSI_OP_STREAM (dep->op),
@@ -236,7 +236,8 @@ draw_memory (const Picture *picture, const PsiDrawnRank *drawn)
   PsiLevels levels;
 
   psi_account_memory_events (picture->step->world, picture->run, rank->id, 1, events);
-  psi_account_levels (events, picture->run->period_ps, picture->begin_ps, rank->base, FALSE, &levels, curve);
+  psi_account_levels (events, psi_run_fold_ps (picture->run, rank->id), picture->begin_ps, rank->base, FALSE, &levels,
+                      curve);
   for (guint i = 0; i < curve->len; i++)
     for (guint c = 0; c < PSI_N_MEMORY; c++)
       is_used[c] |= g_array_index (curve, PsiLevelPoint, i).bytes[c] != 0;
@@ -295,7 +296,7 @@ draw_rank (const Picture *picture, const PsiDrawnRank *drawn)
           draw_op (picture, PROCESS_OF (drawn->number), s, op, &times[i]);
           if (op->kind == PSI_OP_SEND && op->tag != PSI_TAG_TURN)
             add_tails (picture, drawn, PSI_OP_ID (s, i), op, &times[i], first);
-          else if (op->kind == PSI_OP_WORK)
+          else if (psi_op_is_work (op))
             add_heads (picture, drawn, PSI_OP_ID (s, i), op, &times[i], first);
         }
     }
@@ -348,7 +349,7 @@ gboolean
 psi_timeline_write_step (const char *path, const char *title, const PsiStep *step, const PsiRun *run, const char *ranks,
                          const PsiCriticalPath *critical, GError **error)
 {
-  Picture picture = { .step = step, .run = run, .period_ps = run->periodic ? run->period_ps : 0 };
+  Picture picture = { .step = step, .run = run, .period_ps = run->cycle == 1 ? run->period_ps : 0 };
   g_autoptr (GArray) drawn = psi_drawn_ranks_list (step, ranks, error);
 
   if (drawn == NULL)
@@ -364,7 +365,13 @@ psi_timeline_write_step (const char *path, const char *title, const PsiStep *ste
   if (critical != NULL)
     draw_critical_path (&picture, critical);
   for (guint i = 0; i < drawn->len; i++)
-    draw_rank (&picture, &g_array_index (drawn, PsiDrawnRank, i));
+    {
+      const PsiDrawnRank *rank = &g_array_index (drawn, PsiDrawnRank, i);
+
+      if (run->paces_ps != NULL)
+        picture.period_ps = psi_run_fold_ps (run, step->ranks[rank->step_rank].id);
+      draw_rank (&picture, rank);
+    }
   draw_arrows (&picture);
   return psi_timeline_close (g_steal_pointer (&timeline), error);
 }

@@ -53,17 +53,14 @@ key_of_column (const char *name)
 }
 
 static gboolean
-set (PsiSettings *settings, const char *id, PsiKeyId key, const char *text, GError **error)
+set (PsiSettings *settings, PsiKeyId key, const char *text, GError **error)
 {
-  g_autofree char *where = g_strdup_printf ("%s %s", id, psi_keys[key].name);
-
-  return psi_settings_set (settings, key, text, where, error);
+  return psi_settings_set (settings, key, text, psi_keys[key].name, error);
 }
 
 /* The notes may say which kernels a framework ran. */
 static gboolean
-set_framework (PsiSettings *settings, const char *id, const char *text, const char *notes, GPtrArray *assumptions,
-               GError **error)
+set_framework (PsiSettings *settings, const char *text, const char *notes, GPtrArray *assumptions, GError **error)
 {
   g_autofree char *both = g_strconcat (text, " ", notes, NULL);
   const PsiFramework *framework = psi_framework_guess (both);
@@ -71,7 +68,7 @@ set_framework (PsiSettings *settings, const char *id, const char *text, const ch
   if (psi_settings_has (settings, PSI_KEY_FRAMEWORK))
     return TRUE;
   if (framework != NULL)
-    return set (settings, id, PSI_KEY_FRAMEWORK, framework->name, error);
+    return set (settings, PSI_KEY_FRAMEWORK, framework->name, error);
   g_ptr_array_add (assumptions, g_strdup_printf ("framework '%s' is taken for %s", text,
                                                  psi_settings_text (settings, PSI_KEY_FRAMEWORK)));
   return TRUE;
@@ -84,13 +81,21 @@ static const struct
   PsiKeyId key;
   const char *value;
 } facts[] = {
-  { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },       { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
-  { "deterministic=yes", PSI_KEY_DETERMINISTIC, "yes" }, { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
-  { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" }, { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
+  { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },
+  { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
+  { "decoder_sequence=", PSI_KEY_DECODER_SEQUENCE, NULL },
+  { "vocab layers: vocab-1", PSI_KEY_VOCAB_PARALLEL, "vocab-1" },
+  { "vocab layers: vocab-2", PSI_KEY_VOCAB_PARALLEL, "vocab-2" },
+  { "vocab layers: interlaced", PSI_KEY_VOCAB_PARALLEL, "interlaced" },
+  { "vocab layers: redis", PSI_KEY_PARTITION, "flops" },
+  { "deterministic=yes", PSI_KEY_DETERMINISTIC, "yes" },
+  { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
+  { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
+  { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
 };
 
 static gboolean
-set_notes (PsiSettings *settings, const char *id, const char *notes, GError **error)
+set_notes (PsiSettings *settings, const char *notes, GError **error)
 {
   for (guint i = 0; i < G_N_ELEMENTS (facts); i++)
     {
@@ -102,7 +107,7 @@ set_notes (PsiSettings *settings, const char *id, const char *notes, GError **er
       found += strlen (facts[i].words);
       g_autofree char *number = g_strndup (found, strspn (found, "0123456789."));
       g_strchomp (number);
-      if (!set (settings, id, facts[i].key, facts[i].value != NULL ? facts[i].value : number, error))
+      if (!set (settings, facts[i].key, facts[i].value != NULL ? facts[i].value : number, error))
         return FALSE;
     }
   return TRUE;
@@ -120,13 +125,13 @@ static const struct
 };
 
 static gboolean
-set_defaults (PsiSettings *settings, const char *id, const char *framework, GPtrArray *assumptions, GError **error)
+set_defaults (PsiSettings *settings, const char *framework, GPtrArray *assumptions, GError **error)
 {
   for (guint i = 0; i < G_N_ELEMENTS (defaults); i++)
     {
       if (strstr (framework, defaults[i].framework) == NULL || psi_settings_has (settings, defaults[i].key))
         continue;
-      if (!set (settings, id, defaults[i].key, defaults[i].value, error))
+      if (!set (settings, defaults[i].key, defaults[i].value, error))
         return FALSE;
       g_ptr_array_add (assumptions, g_strdup_printf ("%s is not stated: %s, the default of %s",
                                                      psi_keys[defaults[i].key].name, defaults[i].value, framework));
@@ -136,7 +141,7 @@ set_defaults (PsiSettings *settings, const char *id, const char *framework, GPtr
 
 /* "decoder_first_pipeline_num_layers=2", Megatron's way to cut unevenly: `partition` as a list. */
 static gboolean
-set_uneven_stages (PsiSettings *settings, const char *id, const char *notes, GError **error)
+set_uneven_stages (PsiSettings *settings, const char *notes, GError **error)
 {
   static const char *const words[] = { "decoder_first_pipeline_num_layers=", "decoder_last_pipeline_num_layers=" };
   gint64 ends[2], pp = psi_settings_has (settings, PSI_KEY_PP) ? psi_settings_count (settings, PSI_KEY_PP) : 1;
@@ -160,7 +165,7 @@ set_uneven_stages (PsiSettings *settings, const char *id, const char *notes, GEr
                             i == 0        ? ends[0]
                             : i == pp - 1 ? ends[1]
                                           : middle / (pp - 2));
-  return set (settings, id, PSI_KEY_PARTITION, list->str, error);
+  return set (settings, PSI_KEY_PARTITION, list->str, error);
 }
 
 /* The column `model` if this row has something in it, else -1. */
@@ -177,9 +182,8 @@ PsiSettings *
 psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtrArray *assumptions, GError **error)
 {
   g_autoptr (PsiSettings) settings = psi_settings_new ();
-  const char *id = psi_run_cell (table, run, PSI_RUN_ID);
 
-  if (!set (settings, id, PSI_KEY_MODEL, "custom", error))
+  if (!set (settings, PSI_KEY_MODEL, "custom", error))
     return NULL;
   for (guint i = 0; i < table->names->len; i++)
     {
@@ -192,20 +196,20 @@ psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtr
       if (*text == '\0')
         continue;
       g_autofree char *rate = key == PSI_KEY_INTERNODE ? g_strdup_printf ("%s Gb/s", text) : NULL;
-      if (!set (settings, id, (PsiKeyId) key, rate != NULL ? rate : text, error))
+      if (!set (settings, (PsiKeyId) key, rate != NULL ? rate : text, error))
         return NULL;
     }
   /* Without dimensions the model's name has to say them. */
   int named = name_of_model (table, run);
   if (named >= 0 && !psi_settings_has (settings, PSI_KEY_LAYERS) &&
-      !set (settings, id, PSI_KEY_MODEL, run->cells[named], error))
+      !set (settings, PSI_KEY_MODEL, run->cells[named], error))
     return NULL;
   const char *notes = psi_run_cell (table, run, PSI_RUN_NOTES);
-  if (psi_settings_has (settings, PSI_KEY_EXPERTS) && !set (settings, id, PSI_KEY_FAMILY, "moe", error))
+  if (psi_settings_has (settings, PSI_KEY_EXPERTS) && !set (settings, PSI_KEY_FAMILY, "moe", error))
     return NULL;
-  if (!set_notes (settings, id, notes, error) || !set_uneven_stages (settings, id, notes, error) ||
-      !set_framework (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), notes, assumptions, error) ||
-      !set_defaults (settings, id, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), assumptions, error))
+  if (!set_notes (settings, notes, error) || !set_uneven_stages (settings, notes, error) ||
+      !set_framework (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), notes, assumptions, error) ||
+      !set_defaults (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), assumptions, error))
     return NULL;
   for (guint i = 0; i < G_N_ELEMENTS (named_when_empty); i++)
     if (!psi_settings_has (settings, named_when_empty[i]))

@@ -64,6 +64,69 @@ error_of (double predicted, double measured)
   return predicted > 0 && measured > 0 ? predicted / measured - 1 : (double) NAN;
 }
 
+/* What a run may do about activations that do not fit; `layers`: of how many quarters of the model. */
+static const struct
+{
+  PsiKeyId key;
+  const char *value;
+  guint quarters;
+} remedies[] = {
+  { PSI_KEY_RECOMPUTE, "selective", 0 }, { PSI_KEY_OFFLOAD, "activations", 1 }, { PSI_KEY_OFFLOAD, "activations", 2 },
+  { PSI_KEY_OFFLOAD, "activations", 3 }, { PSI_KEY_OFFLOAD, "activations", 4 }, { PSI_KEY_RECOMPUTE, "full", 0 },
+};
+
+static PsiPlanReport *
+simulate_remedy (const char *id, const PsiSettings *settings, guint remedy)
+{
+  g_autoptr (PsiSettings) changed = psi_settings_copy (settings);
+  const PsiSimulateOptions options = { .curves = FALSE };
+  gint64 layers = psi_settings_has (settings, PSI_KEY_LAYERS) ? psi_settings_count (settings, PSI_KEY_LAYERS) : 0;
+  guint quarters = remedies[remedy].quarters;
+  const char *name = psi_keys[remedies[remedy].key].name;
+
+  if (!psi_settings_set (changed, remedies[remedy].key, remedies[remedy].value, name, NULL))
+    return NULL;
+  if (quarters > 0 && layers > 0)
+    {
+      g_autofree char *n = g_strdup_printf ("%" G_GINT64_FORMAT, (layers * quarters + 3) / 4);
+
+      if (!psi_settings_set (changed, PSI_KEY_OFFLOAD_LAYERS, n, name, NULL))
+        return NULL;
+    }
+  return psi_simulate_plan (id, changed, &options, NULL, NULL);
+}
+
+/* A row that does not say what happens to activations, and would not fit if all of them stayed, did something about
+ * them: the fastest remedy that fits, NULL if none does. (transfer full) */
+static PsiPlanReport *
+simulate_fitting (PsiPrediction *prediction, const PsiSettings *settings)
+{
+  PsiPlanReport *best = NULL;
+  guint chosen = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (remedies); i++)
+    {
+      PsiPlanReport *plan = simulate_remedy (prediction->id, settings, i);
+
+      if (plan == NULL || plan->verdict == PSI_VERDICT_OOM ||
+          (best != NULL && plan->step_time_ps >= best->step_time_ps))
+        {
+          psi_plan_report_free (plan);
+          continue;
+        }
+      psi_plan_report_free (best);
+      best = plan;
+      chosen = i;
+    }
+  if (best != NULL)
+    g_ptr_array_add (prediction->assumptions,
+                     g_strdup_printf ("recompute and offload are not stated and keeping all activations does not fit: "
+                                      "%s = %s%s",
+                                      psi_keys[remedies[chosen].key].name, remedies[chosen].value,
+                                      remedies[chosen].quarters > 0 ? " of as many layers as it takes" : ""));
+  return best;
+}
+
 static gboolean
 simulate_run (PsiPrediction *prediction, const PsiRunTable *table, GError **error)
 {
@@ -75,6 +138,17 @@ simulate_run (PsiPrediction *prediction, const PsiRunTable *table, GError **erro
   g_autoptr (PsiPlanReport) plan = psi_simulate_plan (prediction->id, settings, &options, NULL, error);
   if (plan == NULL)
     return FALSE;
+  if (plan->verdict == PSI_VERDICT_OOM && !psi_settings_has (settings, PSI_KEY_RECOMPUTE) &&
+      !psi_settings_has (settings, PSI_KEY_OFFLOAD))
+    {
+      PsiPlanReport *fitting = simulate_fitting (prediction, settings);
+
+      if (fitting != NULL)
+        {
+          psi_plan_report_free (plan);
+          plan = fitting;
+        }
+    }
   prediction->step_time_s = psi_time_to_s (plan->step_time_ps);
   prediction->outcome = plan->verdict == PSI_VERDICT_OOM ? PSI_OUTCOME_OOM : PSI_OUTCOME_OK;
   take_memory (prediction, plan, psi_run_cell (table, prediction->run, PSI_RUN_MEMORY_KIND));

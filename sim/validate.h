@@ -82,8 +82,8 @@ char *psi_validation_to_markdown (const PsiValidation *validation);
 
 /* ---- Shared by the validate-*.c files ---- */
 
-/* Settings of a row. Names what empty cells were taken for in `assumptions` (of char*). `where` of a value is "R00012
- * tp". (transfer full) */
+/* Settings of a row. Names what empty cells were taken for in `assumptions` (of char*). `where` of a value is its key.
+ * (transfer full) */
 PsiSettings *psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtrArray *assumptions,
                                     GError **error);
 /* Fill validation->scores. */

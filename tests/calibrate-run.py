@@ -112,6 +112,24 @@ def fake_interrupted(fake, folder):
         yield "too few records were kept"
 
 
+def host_interrupted(psisim, folder):
+    """A signal to psisim alone, as a script sends it, ends the measurement and keeps it."""
+    process = subprocess.Popen([psisim, "calibrate", "--backend", "host", "--budget", "600", "-o", "cut.json"], cwd=folder,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    try:
+        error = process.communicate(timeout=30)[1].decode()
+    except subprocess.TimeoutExpired:
+        process.kill()
+        yield "does not end"
+        return
+    if process.returncode != 0 or "ended early; what was measured is used" not in error:
+        yield f"exit {process.returncode}: {error}"
+    if not os.path.exists(os.path.join(folder, "cut.json")):
+        yield "no profile"
+
+
 def host_calibrates(psisim, folder):
     done = run([psisim, "calibrate", "--backend", "host", "--budget", "8", "-o", "host.json"], folder)
     if done.returncode != 0:
@@ -207,7 +225,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="psisim-calibrate-") as folder:
         tests = [("refused", refused(psisim, folder)), ("collective", collective_table(psisim, folder))]
         if os.path.exists(host):
-            tests.append(("host", host_calibrates(psisim, folder)))
+            tests += [("host", host_calibrates(psisim, folder)),
+                      ("host-interrupted", host_interrupted(psisim, folder))]
         if fake:
             tests += [("fake-measures", fake_measures(fake, folder)), ("fake-fits", fake_fits(psisim, folder)),
                       ("fake-nothing", fake_nothing(fake, folder)),

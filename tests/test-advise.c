@@ -100,7 +100,7 @@ test_complete (gconstpointer data)
 static void
 test_pairs (void)
 {
-  g_autoptr (PsiSettings) settings = settings_of ("model=llama-2-13b machine=a100 plan=dp gpus=2");
+  g_autoptr (PsiSettings) settings = settings_of ("model=llama-2-13b machine=a100 plan=dp gpus=2 sequence=8192");
   g_autoptr (PsiPlanReport) plan = simulate (settings);
 
   psi_advise (settings, plan);

@@ -109,6 +109,12 @@ def check_figure():
         yield f"single: {rows(PAGES['single'], 'activations')}"
 
 
+def shown_steps(name):
+    with open(os.path.join(LESSONS, name + ".lesson"), encoding="utf-8") as text:
+        found = re.search(r"^steps = (\d+)$", text.read(), re.M)
+    return int(found.group(1)) if found else 1
+
+
 def check_slots():
     """The lines below the grid against the table: largest sum of activations, bytes of one step."""
     for name, page in PAGES.items():
@@ -122,7 +128,7 @@ def check_slots():
         if len(sent) == 1:
             continue
         lines = sent[1].split("\n\nThe numbers")[0]
-        steps = 2 if "second step" in lines else 1
+        steps = shown_steps(name) - 1 if "second step" in lines else 1
         updates = sum(sum(map(value, row)) for kind in ("gradients", "parameters") for row in rows(lines, kind))
         others = sum(sum(map(value, row)) for kind in ("boundary", "tensor") for row in rows(lines, kind))
         for measure, drawn in (("update traffic, Psi_P", updates / stages), ("boundary traffic, Psi_int", others)):

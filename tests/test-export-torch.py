@@ -83,6 +83,9 @@ def test_residual(directory):
     assert [row["inputs"] for row in rows] == ["-", "0", "1", "2"]
     assert column(rows, "saved_bytes") == [32, 32, 0, 0]       # input of a; relu's result, shared with b
     assert column(rows, "output_bytes") == [32] * 4
+    assert column(rows, "backward_bytes") == [64, 96, 128, 64]  # b: two products, each reads the output's gradient
+    assert [column(rows, "product_" + part) for part in ("outputs", "inputs", "window")] == \
+        [[8, 0, 8, 0], [8, 0, 8, 0], [1, 0, 1, 0]]
 
 
 def test_batch(directory):
@@ -123,6 +126,7 @@ def test_branches(directory):
     assert [row["inputs"] for row in rows][:3] == ["-", "-", "0,1"]
     assert column(rows, "forward_flops")[:2] == [2 * 9 * 4 * 16] * 2
     assert column(rows, "parameters")[:2] == [40, 40]
+    assert [column(rows, "product_" + part)[0] for part in ("outputs", "inputs", "window")] == [4, 1, 9]
 
 
 def test_leaf(directory):

@@ -279,8 +279,8 @@ test_put_in (void)
   PsiLevels levels, whole_levels;
   psi_account_memory_events (few, run, 0, 3, events);
   psi_account_memory_events (all, whole, 0, 3, whole_events);
-  psi_account_run_levels (events, run, run->times[0].start_ps, NULL, FALSE, &levels, NULL);
-  psi_account_run_levels (whole_events, whole, whole->times[0].start_ps, NULL, FALSE, &whole_levels, NULL);
+  psi_account_run_levels (events, run, 0, run->times[0].start_ps, NULL, FALSE, &levels, NULL);
+  psi_account_run_levels (whole_events, whole, 0, whole->times[0].start_ps, NULL, FALSE, &whole_levels, NULL);
   g_assert_cmpmem (&levels, sizeof levels, &whole_levels, sizeof whole_levels);
   for (int odd = 0; odd < 20; odd++)
     {

@@ -29,10 +29,12 @@ test_guess (void)
     const char *text, *name;
   } cases[] = { { "Megatron-DeepSpeed", "megatron-deepspeed" },
                 { "Megatron-LM 2021-05", "megatron" },
-                { "Megatron-Bridge / Megatron-Core", "megatron-core" },
+                { "Megatron-Bridge / Megatron-Core", "megatron-bridge" },
+                { "megatron-core (dev container)", "megatron-core" },
                 { "Aleph Alpha internal (Megatron-like)", "megatron-eager" },
                 { "Aleph Alpha internal (Megatron-like) kernel: flash_attention2 + RMS kernel", "megatron-eager-rms" },
                 { "torchtitan (FSDP2)", "torchtitan" },
+                { "torchtitan (FSDP2) seq_len 8192 from train_configs/llama3_8b.toml", "torchtitan-2024" },
                 { "llm-foundry/Composer FSDP1 + flash attention", "composer" },
                 { "PyTorch FSDP1", "pytorch" } };
 

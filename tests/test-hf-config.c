@@ -41,9 +41,9 @@ assert_fails (const char *text, const char *pattern)
     g_error ("'%s' does not match '%s'", error->message, pattern);
 }
 
-#define LLAMA                                                                                                          \
-  "'model_type':'llama','hidden_size':4096,'intermediate_size':11008,'num_hidden_layers':32,"                          \
-  "'num_attention_heads':32,'vocab_size':32000"
+#define LLAMA_SHAPE                                                                                                    \
+  "'hidden_size':4096,'intermediate_size':11008,'num_hidden_layers':32,'num_attention_heads':32,'vocab_size':32000"
+#define LLAMA "'model_type':'llama'," LLAMA_SHAPE
 
 /* JSON with single quotes, for readability. (transfer full) */
 static char *
@@ -82,7 +82,7 @@ test_gpt2 (void)
   g_assert_cmpint (null->head_dim, ==, 64);
   g_assert_cmpint (null->positions, ==, 1024);
   g_assert_true (null->tied);
-  g_assert_true (null->qkv_bias && null->linear_bias);
+  g_assert_true (null->traits.qkv_bias && null->traits.mlp_bias);
   g_assert_cmpint (absent->ffn, ==, 256);
   g_assert_cmpint (absent->sequence, ==, 512);
   g_assert_false (absent->tied);
@@ -99,12 +99,12 @@ test_llama (void)
   g_assert_cmpint (plain->kv_heads, ==, 32);
   g_assert_cmpint (plain->head_dim, ==, 128);
   g_assert_false (plain->tied);
-  g_assert_false (plain->qkv_bias);
+  g_assert_false (plain->traits.qkv_bias);
   g_assert_cmpstr (plain->activation, ==, "swiglu");
   g_assert_cmpint (grouped->kv_heads, ==, 8);
   g_assert_cmpint (grouped->head_dim, ==, 64);
   g_assert_cmpint (grouped->sequence, ==, 8192);
-  g_assert_true (grouped->qkv_bias);
+  g_assert_true (grouped->traits.qkv_bias && grouped->traits.out_bias);
   g_assert_cmpint (null->kv_heads, ==, 32);
   g_assert_cmpint (null->head_dim, ==, 128);
 }
@@ -120,8 +120,8 @@ test_qwen_mistral (void)
                    "'num_attention_heads':32,'vocab_size':32000}");
 
   g_assert_cmpstr (qwen->family, ==, "llama");
-  g_assert_true (qwen->qkv_bias);
-  g_assert_false (qwen->linear_bias);
+  g_assert_true (qwen->traits.qkv_bias);
+  g_assert_false (qwen->traits.mlp_bias || qwen->traits.out_bias);
   g_assert_cmpint (qwen->vocab, ==, 152064);
   g_assert_cmpint (mistral->kv_heads, ==, 8);
 }
@@ -148,7 +148,7 @@ test_moe (void)
   g_assert_cmpint (deepseek->first_dense_layers, ==, 1);
   g_assert_cmpint (deepseek->q_lora_rank, ==, 0);
   g_assert_cmpint (deepseek->head_dim, ==, 192);
-  g_assert_false (deepseek->router_bias);
+  g_assert_false (deepseek->traits.router_bias);
 }
 
 static void
@@ -176,7 +176,7 @@ test_t5_bert_vit (void)
   g_assert_true (wide->tied);
   g_assert_cmpint (bert->positions, ==, 512);
   g_assert_cmpint (bert->token_types, ==, 2);
-  g_assert_true (bert->tied && bert->pooler);
+  g_assert_true (bert->tied && bert->traits.pooler);
   g_assert_cmpint (vit->classes, ==, 3);
   g_assert_cmpint (vit->sequence, ==, 145);
 }
@@ -223,6 +223,12 @@ test_errors (void)
   assert_fails_quoted ("{" LLAMA ",'num_key_value_heads':5}", "*num_key_value_heads: '5' does not divide the 32*");
   assert_fails_quoted ("{" LLAMA ",'tie_word_embeddings':1}", "*tie_word_embeddings: '1' is neither true nor false");
   assert_fails_quoted ("{" LLAMA ",'hidden_act':'mish'}", "*hidden_act: 'mish' is unknown (allowed: silu *");
+  assert_fails_quoted ("{'model_type':'qwen3_moe','decoder_sparse_step':2," LLAMA_SHAPE "}",
+                       "*decoder_sparse_step: '2' is a variant that psisim does not know");
+  assert_fails_quoted ("{'model_type':'qwen2_moe','mlp_only_layers':3," LLAMA_SHAPE "}",
+                       "*mlp_only_layers: '3' is not a list");
+  assert_fails_quoted ("{'model_type':'opt','ffn_dim':4,'word_embed_proj_dim':512," LLAMA_SHAPE "}",
+                       "*word_embed_proj_dim: only the hidden size, 4096, is known");
   assert_fails_quoted ("{'model_type':'gpt2','n_layer':1,'n_embd':100,'n_head':3,'vocab_size':9}",
                        "*hidden size 100 is not a multiple of the 3 attention heads*");
 }

@@ -215,6 +215,37 @@ test_programs (void)
   for_all (check_programs, FALSE);
 }
 
+static void check_short_cuts (const char *flags);
+
+/* What is taken in one place and given back in another: copies that stay gathered, whole gradients, offloaded layers,
+ * split vocabularies, adapters. */
+static void
+test_memory (void)
+{
+  static const char *const models[] = { "model=gpt2", "model=t5-11b decoder_sequence=64",
+                                        "model=llama-2-7b lora_rank=8 lora_base=nf4", "model=mixtral-8x7b" };
+  static const char *const ways[] = { "zero=3 dp=2 framework=torchtitan micro_batches=2",
+                                      "zero=3 dp=2 pp=2 framework=torchtitan micro_batches=4",
+                                      "zero=3 dp=2 pp=2 schedule=zb-h1 micro_batches=4",
+                                      "zero=3 dp=2 pp=2 schedule=interleaved micro_batches=4",
+                                      "zero=3 dp=2 pp=2 schedule=zb-v micro_batches=4 framework=composer",
+                                      "zero=2 dp=4 recompute=full",
+                                      "zero=3 dp=2 pp=2 shard_group=1 micro_batches=2",
+                                      "pp=2 micro_batches=4 vocab_parallel=vocab-1 framework=megatron",
+                                      "pp=4 tp=2 dp=2 micro_batches=8 vocab_parallel=interlaced",
+                                      "dp=2 offload=activations offload_layers=3 recompute=selective",
+                                      "dp=2 zero=3 offload=parameters" };
+
+  for (guint m = 0; m < G_N_ELEMENTS (models); m++)
+    for (guint w = 0; w < G_N_ELEMENTS (ways); w++)
+      {
+        g_autofree char *flags = g_strdup_printf ("%s machine=a100 sequence=128 %s", models[m], ways[w]);
+
+        check_programs (flags);
+        check_short_cuts (flags);
+      }
+}
+
 static void
 check_short_cuts (const char *flags)
 {
@@ -246,6 +277,21 @@ test_short_cuts (void)
   for_all (check_short_cuts, TRUE);
 }
 
+/* As many GPUs, each by itself, as people rent at once; and those that lie differently on their nodes, which the report
+ * says when there are too many to follow. */
+static void
+test_large (void)
+{
+  const char *unlike = "model=uniform machine=a100 tp=2 pp=3 group_order=tp,pp,dp,cp,ep micro_batches=3";
+  g_autoptr (PsiReport) near = run_flags (FALSE, "%s dp=600", unlike);
+  g_autoptr (PsiReport) far = run_flags (FALSE, "%s dp=700", unlike);
+
+  g_assert_cmpuint (plan_of (near)->warnings->len, ==, 0);
+  g_assert_cmpuint (plan_of (far)->warnings->len, ==, 1);
+  if (g_test_thorough ())
+    check_short_cuts ("model=gpt3-175b machine=h100 layers=128 tp=8 pp=16 dp=128 micro_batches=16");
+}
+
 /* More work takes longer, a faster link does not slow down, and a run repeats itself. */
 static void
 test_order (void)
@@ -272,7 +318,9 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/model/invariants/sums", test_sums);
   g_test_add_func ("/model/invariants/programs", test_programs);
+  g_test_add_func ("/model/invariants/memory", test_memory);
   g_test_add_func ("/model/invariants/short-cuts", test_short_cuts);
   g_test_add_func ("/model/invariants/order", test_order);
+  g_test_add_func ("/model/invariants/large", test_large);
   return g_test_run ();
 }

@@ -24,7 +24,7 @@ static const struct
   { "plans[].communication", "total_bytes per_gpu_bytes per_gpu_max_bytes by_kind sequential_steps "
                              "concurrent_peak_bytes" },
   { "plans[].communication.by_kind", "gradients parameters boundary tensor experts" },
-  { "plans[].update", "rule delay_mean delay_max parameter_versions" },
+  { "plans[].update", "rule delay_mean delay_p90 delay_max parameter_versions" },
   { "plans[].advice[]", "set peak_bytes step_time_s" },
   { "plans[].what_helps", "links degrees one_gpu_samples_per_s one_gpu_verdict speedup_over_one_gpu" },
   { "plans[].what_helps.links[]", "link tier bytes_per_s step_time_unlimited_s tenth_longer_bytes_per_s "

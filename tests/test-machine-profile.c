@@ -125,9 +125,9 @@ test_kernels (void)
   assert_near (psi_gpu_kernel_s (&machine->gpu, &copy), 3e-6 + (1 << 20) / 3e12, 1e-3);
   copy.launches = 4;
   assert_near (psi_gpu_kernel_s (&machine->gpu, &copy), 4 * (3e-6 + (1 << 18) / 3e12), 1e-3);
-  /* A type that was not measured is that of the preset. */
+  /* A class of types that was not measured is that of the preset. */
   product = (PsiKernel){
-    .kind = PSI_KERNEL_GEMM, .dtype = PSI_DTYPE_TF32, .launches = 1, .batch = 1, .m = 8192, .n = 8192, .k = 8192
+    .kind = PSI_KERNEL_GEMM, .dtype = PSI_DTYPE_FP32, .launches = 1, .batch = 1, .m = 8192, .n = 8192, .k = 8192
   };
   assert_near (psi_gpu_kernel_s (&machine->gpu, &product), psi_gpu_kernel_s (&preset->gpu, &product), 0.01);
   assert_near (psi_gpu_kernel_s (&machine->gpu, &attention), psi_gpu_kernel_s (&preset->gpu, &attention), 0.05);

@@ -61,7 +61,7 @@ test_rules (void)
     { 12, TRUE, 4, "model=gpt2", "0 4 7 10 layers" }, /* embedding with the first, head with the last */
     { 12, FALSE, 4, "model=gpt2", "0 3 6 9 layers" },
     { 10, TRUE, 4, "model=gpt2", "0 3 6 9 layers+2" }, /* 10 does not divide, 12 does */
-    { 11, TRUE, 4, "model=gpt2", "0 4 8 12 flops" },   /* neither does; 13 layers of equal cost */
+    { 11, TRUE, 4, "model=gpt2", "0 3 6 9 flops" },    /* neither does; 13 layers of equal cost, the odd one last */
     { 12, TRUE, 4, "model=gpt2 partition=layers", "0 4 7 10 layers" },
     { 10, TRUE, 4, "model=gpt2 partition=layers+2", "0 3 6 9 layers+2" },
     { 12, TRUE, 1, "model=gpt2", "0 layers" },

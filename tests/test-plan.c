@@ -146,8 +146,14 @@ static const struct
   { "model=uniform plan=cdp-v2 grad_clip=yes", "--grad_clip: 'yes' needs all gradients at once" },
   { "model=uniform plan=cdp-v2 pp=2", "--pp: '2' does not go with plan 'cdp-v2'" },
   { "model=uniform plan=cdp-v2 vpp=2", "--vpp: '2' does not go with cyclic schedules" },
-  { "model=uniform plan=cdp-v2 zero=1", "--zero: '1' does not go with this plan" },
-  { "model=uniform plan=parameter-server zero=1", "--zero: '1' does not go with this plan" },
+  { "model=uniform plan=cdp-v2 zero=1", "--zero: '1' does not go with cyclic plans (allowed: 0, and 3" },
+  { "model=uniform plan=cdp-zero placement=stage",
+    "--placement: 'stage' does not go with zero 3 of a cyclic plan (allow" },
+  { "model=uniform plan=cdp-zero placement=shared", "--placement: 'shared' does not go with zero 3 of a cyclic plan" },
+  { "model=uniform plan=cdp-zero update=cyclic-v1", "--update: 'cyclic-v1' does not go with zero 3 of a cyclic plan" },
+  { "model=uniform plan=cdp-v1 zero=3", "--zero: '3' needs update cyclic-v2 in a cyclic plan, which plan 'cdp-v1'" },
+  { "model=uniform plan=cdp+pp zero=3", "--zero: '3' needs placement separate in a cyclic plan, which plan 'cdp+pp'" },
+  { "model=uniform plan=parameter-server zero=1", "--zero: '1' does not go with gradients parameter-server" },
   { "model=uniform plan=1f1b gradients=parameter-server", "--gradients: 'parameter-server' needs" },
   { "model=gpt2 plan=zero-3 gpus=8 shard_group=3", "--shard_group: '3' does not divide" },
   { "model=gpt2 schedule=none pp=2", "--schedule: 'none' does not go with pp = 2" },
@@ -168,6 +174,34 @@ test_refused (void)
       if (strstr (error->message, refused[i].words) == NULL)
         g_error ("%s: '%s' is not in '%s'", refused[i].flags, refused[i].words, error->message);
       g_assert_null (strchr (error->message, '\n'));
+    }
+}
+
+/* workers where a plan has no N: it resolves as without, and says so. */
+static void
+test_ignored_workers (void)
+{
+  static const struct
+  {
+    const char *flags;
+    gboolean ignored;
+  } rows[] = {
+    { "model=uniform plan=accumulate workers=4", TRUE },    { "model=uniform plan=mp workers=4", TRUE },
+    { "model=uniform schedule=1f1b pp=2 workers=4", TRUE }, { "model=uniform plan=dp workers=4", FALSE },
+    { "model=uniform plan=cdp+pp workers=4", FALSE },       { "model=uniform plan=accumulate", FALSE },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PsiPlan) plan = resolve (rows[i].flags, &error);
+      gboolean said = FALSE;
+
+      g_assert_no_error (error);
+      for (guint a = 0; a < plan->assumptions->len; a++)
+        said = said || g_str_has_prefix (g_ptr_array_index (plan->assumptions, a), "workers = 4 is ignored: ");
+      g_assert_cmpint (said, ==, rows[i].ignored);
+      g_assert_cmpuint (plan->dp, ==, rows[i].ignored || i == G_N_ELEMENTS (rows) - 1 ? 1 : 4);
     }
 }
 
@@ -250,6 +284,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/plan/resolve/degrees", test_degrees);
   g_test_add_func ("/plan/resolve/refused", test_refused);
+  g_test_add_func ("/plan/resolve/ignored-workers", test_ignored_workers);
   g_test_add_func ("/plan/resolve/presets", test_presets);
   g_test_add_func ("/plan/resolve/defaults", test_defaults);
   return g_test_run ();

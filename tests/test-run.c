@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Worlds run to their period: orders, waits, messages, collectives, links, and what goes wrong. */
-#include "psi-run.h"
+#include "psi-account.h"
 
 #include <math.h>
 #include <string.h>
@@ -191,6 +191,7 @@ test_drift (void)
   g_autoptr (PsiWorld) world = lagging_world (2, 1000, 1001, 0);
   g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
   g_autoptr (PsiRun) cut = run_world (world, 16, FALSE);
+  g_autoptr (PsiRun) known = run_world (world, 60, FALSE);
 
   g_assert_true (run->periodic);
   g_assert_cmpint (run->period_ps, ==, 1001);
@@ -198,6 +199,50 @@ test_drift (void)
   g_assert_false (cut->periodic);
   g_assert_cmpint (cut->period_ps, ==, 1001);
   g_assert_cmpuint (cut->iterations, ==, 16);
+  g_assert_false (cut->drifts);
+  g_assert_false (run->drifts);
+  g_assert_false (known->periodic);
+  g_assert_true (known->drifts);
+  g_assert_cmpint (known->period_ps, ==, 1001);
+}
+
+/* A chain of ops, each on a stream of its own, that waits for the chain some steps before: so many chains take turns,
+ * and no two steps in a row are alike. */
+static void
+test_cycle (void)
+{
+  for (guint length = 2; length <= 3; length++)
+    {
+      g_autoptr (PsiWorld) world = psi_world_new ();
+      PsiProgram *program = psi_world_add_program (world, 8);
+      PsiOpId first = psi_program_work (program, 0, 10, 1), op = first;
+
+      for (guint s = 1; s < 8; s++)
+        {
+          PsiOpId next = psi_program_work (program, s, 10, 1);
+
+          psi_program_after (program, next, op, 0);
+          op = next;
+        }
+      psi_program_after (program, first, op, length);
+      psi_world_add_rank (world, program, 1, 0);
+      g_autoptr (PsiRun) run = run_world (world, 0, FALSE);
+      g_autoptr (PsiRun) whole = run_world (world, 0, TRUE);
+
+      /* Steps of a chain begin 10 after one another until the first is through: then all wait, 80 in all. */
+      g_assert_true (run->periodic);
+      g_assert_cmpuint (run->cycle, ==, length);
+      g_assert_cmpint (run->period_ps, ==, (80 + length - 1) / length);
+      g_assert_cmpuint (run->iterations % length, ==, 0);
+      g_assert_cmpuint (run->iterations, <=, 64);
+      g_assert_cmpuint (whole->cycle, ==, length);
+      g_assert_cmpint (whole->period_ps, ==, run->period_ps);
+      g_assert_cmpuint (whole->iterations, >=, 64);
+      g_assert_cmpuint (psi_account_digest (world, run), ==, psi_account_digest (world, whole));
+      PsiTimeSplit split;
+      psi_account_time (world, run, 0, &split);
+      g_assert_cmpint (split.busy_ps[1] + split.still_ps, ==, run->period_ps);
+    }
 }
 
 static void
@@ -524,6 +569,7 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/run/collective", test_collective);
   g_test_add_func ("/engine/run/lag", test_lag);
   g_test_add_func ("/engine/run/drift", test_drift);
+  g_test_add_func ("/engine/run/cycle", test_cycle);
   g_test_add_func ("/engine/run/offset", test_offset);
   g_test_add_func ("/engine/run/deadlock", test_deadlock);
   g_test_add_func ("/engine/run/unmatched", test_unmatched);

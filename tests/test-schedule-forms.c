@@ -263,6 +263,70 @@ test_pipedream_2bw (void)
         }
 }
 
+/* No flush and an update after every m micro-batches: m (F + B) without a bubble, p - r micro-batches on rank r, and
+ * micro-batch i of a step begins there with what ceil ((p - 1 - r - i) / m) steps before left. */
+static void
+test_pipedream (void)
+{
+  for (guint p = 1; p <= 6; p++)
+    for (gint64 m = 1; m <= 3 * (gint64) p; m++)
+      for (guint t = 0; t < G_N_ELEMENTS (times); t++)
+        {
+          g_autofree gint64 *forward = repeat (p, times[t][0]), *backward = repeat (p, times[t][1] + times[t][2]);
+          PsiScheduleShape shape = { .micro_batches = 1,
+                                     .workers = (guint) m,
+                                     .stages = p,
+                                     .placement = PSI_PLACEMENT_STAGE,
+                                     .by_stage = TRUE,
+                                     .forward_ps = forward,
+                                     .backward_ps = backward };
+          g_autoptr (PsiSchedule) schedule = psi_schedule_pipedream.build (&shape, NULL);
+          g_autofree char *text = psi_schedule_to_text (schedule, 1, NULL);
+          g_autoptr (PsiSchedule) read = psi_schedule_parse (text, "pipedream", NULL);
+          g_auto (PsiScheduleFacts) facts = { 0 };
+          gint64 late = 0;
+
+          follow (read, times[t], 0, &facts);
+          g_assert_cmpint (facts.period_ps, ==, m * (times[t][0] + times[t][1] + times[t][2]));
+          g_assert_cmpfloat_with_epsilon (facts.bubble_fraction, 0, 1e-12);
+          for (guint r = 0; r < p; r++)
+            {
+              g_assert_cmpuint (facts.in_flight[r], ==, p - r);
+              for (gint64 i = 0; i < m; i++)
+                late += MAX (p - 1 - (gint64) r - i + m - 1, 0) / m;
+            }
+          g_assert_cmpfloat (facts.transfers, ==, 2 * m * (p - 1));
+          g_assert_cmpfloat_with_epsilon (facts.delay_mean, (double) late / (double) (p * m), 1e-12);
+        }
+}
+
+/* The slowest stage sets the pace, wherever it is. */
+static void
+test_pipedream_slow (void)
+{
+  for (guint p = 2; p <= 5; p++)
+    for (guint slow = 0; slow < p; slow++)
+      {
+        g_autofree gint64 *forward = repeat (p, 2), *backward = repeat (p, 3), *weight = repeat (p, 1);
+        PsiScheduleTimes part_times = { .forward_ps = forward, .backward_ps = backward, .weight_ps = weight };
+        PsiScheduleShape shape = { .micro_batches = 1,
+                                   .workers = 2,
+                                   .stages = p,
+                                   .placement = PSI_PLACEMENT_STAGE,
+                                   .by_stage = TRUE,
+                                   .forward_ps = forward,
+                                   .backward_ps = backward };
+        g_auto (PsiScheduleFacts) facts = { 0 };
+
+        backward[slow] = 11;
+        g_autoptr (PsiSchedule) schedule = psi_schedule_pipedream.build (&shape, NULL);
+        g_autofree char *text = psi_schedule_to_text (schedule, 1, NULL);
+        g_autoptr (PsiSchedule) read = psi_schedule_parse (text, "pipedream", NULL);
+        g_assert_true (psi_schedule_check (read, &part_times, &facts, NULL));
+        g_assert_cmpint (facts.period_ps, ==, 2 * 13);
+      }
+}
+
 /* What a schedule cannot serve is refused, not run wrongly. */
 static void
 test_refused (void)
@@ -424,6 +488,8 @@ main (int argc, char **argv)
     }
   g_test_add_func ("/plan/schedule-forms/dualpipe-oracle", test_dualpipe_oracle);
   g_test_add_func ("/plan/schedule-forms/pipedream-2bw", test_pipedream_2bw);
+  g_test_add_func ("/plan/schedule-forms/pipedream", test_pipedream);
+  g_test_add_func ("/plan/schedule-forms/pipedream-slow", test_pipedream_slow);
   g_test_add_func ("/plan/schedule-forms/refused", test_refused);
   g_test_add_func ("/plan/schedule-forms/auto-equal", test_auto_equal);
   g_test_add_func ("/plan/schedule-forms/auto-measured", test_auto_measured);

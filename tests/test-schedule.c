@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Orders of work as data: the lists themselves, and what every list must obey. */
-#include "schedule.h"
+#include "cyclic-timeline.h"
 
 #include <string.h>
 
@@ -288,6 +288,77 @@ test_unequal_stages (void)
   g_assert_cmpint (separate->start_ps[1], ==, 6000);
 }
 
+/* One GPU for each stage and one stage longer than the others: it alone decides, in whatever place it is. And no order
+ * runs faster than its longest stage, or than a worker by itself. */
+static void
+test_long_stage (void)
+{
+  for (guint n = 1; n <= 8; n++)
+    for (guint k = 2; k <= 8; k++)
+      for (guint longer = 0; longer < k; longer++)
+        {
+          gint64 forward[8], backward[8], worker_ps = 0;
+
+          for (guint j = 0; j < k; j++)
+            {
+              forward[j] = j == longer ? 13 : 10;
+              backward[j] = 2 * forward[j];
+              worker_ps += forward[j] + backward[j];
+            }
+          PsiScheduleShape shape = { .micro_batches = 1,
+                                     .workers = n,
+                                     .stages = k,
+                                     .placement = PSI_PLACEMENT_STAGE,
+                                     .by_stage = TRUE,
+                                     .forward_ps = forward,
+                                     .backward_ps = backward };
+          g_auto (PsiCyclicTimeline) timeline = { NULL };
+
+          g_assert_true (psi_cyclic_timeline_init (&timeline, &shape, NULL));
+          double pace_ps = psi_cyclic_timeline_pace_ps (&timeline, &shape);
+          double bound_ps = (double) MAX (worker_ps, 39 * n);
+          if (n >= k)
+            g_assert_cmpfloat_with_epsilon (pace_ps, bound_ps, 1e-9);
+          g_assert_cmpfloat (pace_ps, >=, bound_ps - 1e-9);
+          g_assert_cmpfloat (pace_ps, <=, 1.25 * bound_ps);
+        }
+}
+
+/* A step that nobody would wait for is refused at once; one order for all workers may be larger than one for each. */
+static void
+test_too_large (void)
+{
+  static const gint64 times[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+  static const struct
+  {
+    guint workers;
+    PsiPlacement placement;
+    gboolean by_stage, fits;
+  } rows[] = { { 30000, PSI_PLACEMENT_SEPARATE, FALSE, TRUE }, { 30001, PSI_PLACEMENT_SEPARATE, FALSE, FALSE },
+               { 30000, PSI_PLACEMENT_STAGE, TRUE, TRUE },     { 10001, PSI_PLACEMENT_SHARED, TRUE, FALSE },
+               { 10000, PSI_PLACEMENT_SHARED, TRUE, TRUE },    { G_MAXUINT32, PSI_PLACEMENT_STAGE, TRUE, FALSE } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      PsiScheduleShape shape = { .micro_batches = 1,
+                                 .workers = rows[i].workers,
+                                 .stages = 10,
+                                 .placement = rows[i].placement,
+                                 .by_stage = rows[i].by_stage,
+                                 .forward_ps = times,
+                                 .backward_ps = times };
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PsiSchedule) schedule = psi_schedule_cyclic.build (&shape, &error);
+
+      g_assert_true ((schedule != NULL) == rows[i].fits);
+      if (!rows[i].fits)
+        {
+          g_assert_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE);
+          g_assert_nonnull (strstr (error->message, "too large to follow"));
+        }
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -300,5 +371,7 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/schedule/cyclic/one-gpu", test_one_gpu);
   g_test_add_func ("/plan/schedule/cyclic/pools", test_pools);
   g_test_add_func ("/plan/schedule/cyclic/unequal-stages", test_unequal_stages);
+  g_test_add_func ("/plan/schedule/cyclic/long-stage", test_long_stage);
+  g_test_add_func ("/plan/schedule/cyclic/too-large", test_too_large);
   return g_test_run ();
 }

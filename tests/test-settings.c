@@ -171,29 +171,6 @@ test_words (void)
 }
 
 static void
-test_later (void)
-{
-  static const struct
-  {
-    PsiKeyId key;
-    const char *good, *text;
-  } rows[] = {
-    { PSI_KEY_UPDATE, "cyclic-v1", "asynchronous" },
-  };
-
-  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
-    {
-      g_autoptr (PsiSettings) settings = psi_settings_new ();
-      g_autoptr (GError) error = NULL;
-      g_autofree char *message = g_strdup_printf ("'%s' is not in this version", rows[i].text);
-
-      check_refused (rows[i].key, rows[i].good, rows[i].text, message);
-      psi_settings_set (settings, rows[i].key, rows[i].text, "here", &error);
-      g_assert_error (error, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_LATER);
-    }
-}
-
-static void
 test_lists (void)
 {
   g_autoptr (PsiSettings) settings = psi_settings_new ();
@@ -292,7 +269,6 @@ main (int argc, char **argv)
   g_test_add_func ("/settings/values/time-ps", test_time_ps);
   g_test_add_func ("/settings/values/refused-numbers", test_refused_numbers);
   g_test_add_func ("/settings/values/words", test_words);
-  g_test_add_func ("/settings/values/later", test_later);
   g_test_add_func ("/settings/values/lists", test_lists);
   g_test_add_func ("/settings/values/where-and-copy", test_where_and_copy);
   g_test_add_func ("/settings/values/locale", test_locale);

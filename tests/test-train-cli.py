@@ -49,6 +49,8 @@ def synchronous():
 
 def cyclic():
     yield from same_parameters(["cdp-single", "cdp-v2", "cdp+pp", "cdp-zero"], "--stages", "3", "--workers", "3")
+    # Fewer workers than stages: those of one GPU for each stage begin in slots, with the versions of evenly spread ones.
+    yield from same_parameters(["cdp-single", "cdp-v2", "cdp+pp", "cdp-zero"], "--stages", "3", "--workers", "2")
     # GPUs that workers share add up their own micro-batches first, so the sums round otherwise.
     shared, single = (train("--plan", plan, "--stages", "3", "--workers", "3")["final"]["loss"]
                       for plan in ("cdp+mp", "cdp-single"))
@@ -57,6 +59,10 @@ def cyclic():
     rules = {plan: train("--plan", plan)["final"]["final"] for plan in ("dp", "cdp-v1", "cdp-v2")}
     if len(set(rules.values())) != 3:
         yield f"three rules, not three results: {rules}"
+    # PipeDream with an update after each K micro-batches is the cyclic pipeline.
+    stash = train("--plan", "pipedream", "--stages", "3", "--micro-batches", "3")["final"]["final"]
+    if stash != train("--plan", "cdp+pp", "--stages", "3", "--workers", "3")["final"]["final"]:
+        yield "pipedream with 3 micro-batches to an update is not cdp+pp"
 
 
 def schedule_file():
@@ -83,6 +89,8 @@ def memory():
 def faults():
     for words, status, text in [
         (["train", "--plan", "tp", "--backend", "host"], 1, "tp is not run for real, only simulated"),
+        (["train", "--plan", "async", "--backend", "host"], 1, "a race between workers is not run for real, only simulated"),
+        (["schedule", "show", "--plan", "async"], 1, "plan 'async' has no order that could be shown"),
         (["train", "--backend", "tpu"], 2, "--backend: unknown 'tpu'"),
         (["train", "--plan", "dp", "--steps", "many", "--backend", "host"], 1, "--steps: 'many' is not a whole number"),
         (["converge", "--tp", "2"], 2, "--tp does not count in 'converge'"),

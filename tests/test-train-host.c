@@ -393,6 +393,36 @@ assert_fails (const char *schedule, const char *flags, int status, const char *p
   run_clear (&run);
 }
 
+/* A pipeline without a flush: stashed weights give the parameters of the rule, run by one process. Stage r keeps p - r
+ * versions of its 2 * 24^2 parameters with an update after each micro-batch. */
+static void
+test_pipedream (void)
+{
+  const gint64 part = 2 * 24 * 24 * (gint64) sizeof (float);
+
+  make_reference ("--workers 1 --stages 4 --steps 12 --update asynchronous");
+  assert_reference ("pipedream-4.sched", "--steps 12", "0");
+  g_assert_false (equals_reference ("pipedream-4x2.sched", "--steps 6", "1e-3"));
+  make_reference ("--workers 1 --stages 4 --steps 12");
+  g_assert_false (equals_reference ("pipedream-4.sched", "--steps 12", "1e-3"));
+  make_reference ("--workers 2 --stages 4 --update asynchronous");
+  assert_reference ("pipedream-4x2.sched", "", "0");
+  for (int rank = 0; rank < 4; rank++)
+    {
+      check_kept ("pipedream-4.sched", 4, rank, 4 - rank);
+      Run run = run_flags ("pipedream-4.sched", "--width 24 --blocks 4 --batch 8 --steps 8 --log steps --momentum 0");
+      JsonObject *peak = NULL;
+
+      for (guint i = 0; i < run.lines->len && peak == NULL; i++)
+        if (json_object_has_member (run.lines->pdata[i], "at_peak") &&
+            json_object_get_int_member (run.lines->pdata[i], "rank") == rank)
+          peak = json_object_get_object_member (run.lines->pdata[i], "at_peak");
+      g_assert_cmpint (json_object_get_int_member (peak, "parameters_bytes"), ==, (4 - rank) * part);
+      run_clear (&run);
+    }
+  assert_fails ("pipedream-4.sched", "--zero 3", 1, "*--zero: '3' needs a schedule in which every rank holds*\n");
+}
+
 static void
 test_faults (void)
 {
@@ -526,6 +556,7 @@ main (int argc, char **argv)
   g_test_add_func ("/kernels/train-host/synchronous", test_synchronous);
   g_test_add_func ("/kernels/train-host/models", test_models);
   g_test_add_func ("/kernels/train-host/cyclic", test_cyclic);
+  g_test_add_func ("/kernels/train-host/pipedream", test_pipedream);
   g_test_add_func ("/kernels/train-host/weights", test_weights);
   g_test_add_func ("/kernels/train-host/zero", test_zero);
   g_test_add_func ("/kernels/train-host/activations", test_activations);

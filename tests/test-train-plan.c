@@ -25,7 +25,7 @@ static void
 test_words (void)
 {
   TrainSchedule *schedule = parse ("# first\n" HEAD "ranks 2\nchunks 2   # per rank\npart 1: 3 2\nmicro_batches 2\n"
-                                   "rank 0: F0 F1 F0.1 F1.1+B0.1\n\trank 1: I0 >0:F1.1 W1.1 U1 F3@-1 F3 @-1\n");
+                                   "rank 0: F0 F1 F0.1 F1.1+B0.1\n\trank 1: I0 >0:F1.1 W1.1 U1 F3@-1 F3 @-12\n");
   const TrainList *first = &schedule->loop[0], *second = &schedule->loop[1];
 
   g_assert_cmpint (schedule->n_parts, ==, 4);
@@ -42,8 +42,8 @@ test_words (void)
   g_assert_cmpint (second->tokens[1].n_waits, ==, 1);
   g_assert_cmpint (schedule->waits[second->tokens[1].first_wait].micro_batch, ==, 1);
   g_assert_cmpint (second->tokens[2].kind, ==, 'U');
-  g_assert_true (second->tokens[3].stale);
-  g_assert_true (second->tokens[4].stale);
+  g_assert_cmpint (second->tokens[3].delay, ==, 1);
+  g_assert_cmpint (second->tokens[4].delay, ==, 12);
   g_assert_true (schedule->updates);
   train_schedule_free (schedule);
 }
@@ -154,14 +154,14 @@ test_files (void)
   g_assert_cmpint (n, >=, 18);
 }
 
-/* The words of cyclic files say what the rule says: step s, worker i, stage j uses version s - stale(i, j). */
+/* The words of cyclic files say what the rule says: step s, worker i, stage j uses version s - delay(i, j). */
 static void
 check_versions (const char *name, TrainUpdate update)
 {
   g_autofree char *path = g_test_build_filename (G_TEST_DIST, "schedules", name, NULL);
   TrainError error = { "" };
   TrainSchedule *schedule = train_schedule_load (path, &error);
-  TrainPlan *plan = train_plan_new (schedule, 4, TRAIN_UPDATE_FILE, TRAIN_PLAN_OWNED, &error);
+  TrainPlan *plan = train_plan_new (schedule, 6, TRAIN_UPDATE_FILE, TRAIN_PLAN_OWNED, &error);
 
   g_assert_cmpstr (error.text, ==, "");
   for (int rank = 0; rank < schedule->n_ranks; rank++)
@@ -169,10 +169,10 @@ check_versions (const char *name, TrainUpdate update)
       {
         const TrainOp *op = &plan->programs[rank].ops[i];
         int worker = op->batch * plan->n_workers / plan->n_batches;
-        gboolean stale = op->step > 0 && train_is_stale (update, worker, op->part, plan->n_workers, schedule->n_parts);
+        int delay = train_delay (update, worker, op->part, plan->n_workers, schedule->n_parts);
 
         if (op->kind != 'U' && op->kind != 'W')
-          g_assert_cmpint (op->version, ==, op->step - stale);
+          g_assert_cmpint (op->version, ==, MAX (op->step - delay, 0));
       }
   train_plan_free (plan);
   train_schedule_free (schedule);
@@ -188,6 +188,8 @@ test_versions (void)
   check_versions ("cdp-mp-2.sched", TRAIN_UPDATE_CYCLIC_V2);
   check_versions ("cdp-pp-2.sched", TRAIN_UPDATE_CYCLIC_V2);
   check_versions ("cyclic-zero-3.sched", TRAIN_UPDATE_CYCLIC_V2);
+  check_versions ("pipedream-4.sched", TRAIN_UPDATE_ASYNCHRONOUS);
+  check_versions ("pipedream-4x2.sched", TRAIN_UPDATE_ASYNCHRONOUS);
   check_versions ("gpipe-4.sched", TRAIN_UPDATE_SYNCHRONOUS);
 }
 
@@ -203,11 +205,11 @@ test_stale (void)
           {
             int use = 2 * k * i + j * n, made = 2 * k * (n - 1) - 2 * k * n + (2 * k - j) * n;
 
-            g_assert_cmpint (train_is_stale (TRAIN_UPDATE_CYCLIC_V2, i, j, n, k), ==, use < made);
+            g_assert_cmpint (train_delay (TRAIN_UPDATE_CYCLIC_V2, i, j, n, k), ==, use < made);
             if (n == k)
-              g_assert_cmpint (train_is_stale (TRAIN_UPDATE_CYCLIC_V2, i, j, n, k), ==, i + 1 + j + 1 < n + 1);
-            g_assert_true (train_is_stale (TRAIN_UPDATE_CYCLIC_V1, i, j, n, k));
-            g_assert_false (train_is_stale (TRAIN_UPDATE_SYNCHRONOUS, i, j, n, k));
+              g_assert_cmpint (train_delay (TRAIN_UPDATE_CYCLIC_V2, i, j, n, k), ==, i + 1 + j + 1 < n + 1);
+            g_assert_cmpint (train_delay (TRAIN_UPDATE_CYCLIC_V1, i, j, n, k), ==, 1);
+            g_assert_cmpint (train_delay (TRAIN_UPDATE_SYNCHRONOUS, i, j, n, k), ==, 0);
           }
 }
 

@@ -179,6 +179,7 @@ test_predictions (void)
   g_assert_cmpfloat_with_epsilon (small->memory_error, small->peak_bytes / 1e9 - 1, 1e-12);
   g_assert_cmpfloat_with_epsilon (small->time_error, small->step_time_s / 0.1 - 1, 1e-12);
   g_assert_nonnull (wrong->failure);
+  g_assert_null (strstr (wrong->failure, "wrong")); /* who prints it names the row */
   g_assert_true (isnan (wrong->step_time_s));
 
   g_assert_cmpuint (validation->scores->len, ==, 3);
@@ -204,6 +205,34 @@ test_predictions (void)
   remove_file (file);
 }
 
+/* Without a word about recompute a run that fits only by it is taken to do something about its activations; with the
+ * word `none` it is not. */
+static void
+test_unstated (void)
+{
+  char *file = write_file (
+      HEADER "open,g,a,Llama,llama,32,4096,32,32,11008,swiglu,rmsnorm,32000,no,,4096,a100-sxm-80,8,8,400,bf16,adam,"
+             "torchtitan,1,no,1,1,8,3,none,4,32,,flash,ok,,,,yes,\n"
+             "said,g,a,Llama,llama,32,4096,32,32,11008,swiglu,rmsnorm,32000,no,,4096,a100-sxm-80,8,8,400,bf16,adam,"
+             "torchtitan,1,no,1,1,8,3,none,4,32,none,flash,oom,,,,yes,\n"
+             "never,g,a,Llama,llama,80,8192,64,64,28672,swiglu,rmsnorm,32000,no,,4096,a100-sxm-80,8,8,400,bf16,adam,"
+             "torchtitan,1,no,1,1,8,0,none,4,32,,flash,oom,,,,yes,\n");
+  const PsiValidateOptions all = { NULL, FALSE };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiValidation) validation = psi_validate (file, &all, &error);
+
+  g_assert_no_error (error);
+  const PsiPrediction *open = validation->predictions->pdata[0], *said = validation->predictions->pdata[1],
+                      *never = validation->predictions->pdata[2];
+  g_assert_cmpint (open->outcome, ==, PSI_OUTCOME_OK);
+  g_assert_cmpint (said->outcome, ==, PSI_OUTCOME_OOM);
+  g_assert_cmpint (never->outcome, ==, PSI_OUTCOME_OOM);
+  g_assert_cmpfloat (open->step_time_s, >, said->step_time_s);
+  const char *last = open->assumptions->pdata[open->assumptions->len - 1];
+  g_assert_nonnull (strstr (last, "does not fit: recompute = selective"));
+  remove_file (file);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -214,5 +243,6 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/validate/tau", test_tau);
   g_test_add_func ("/sim/validate/settings", test_settings);
   g_test_add_func ("/sim/validate/predictions", test_predictions);
+  g_test_add_func ("/sim/validate/unstated", test_unstated);
   return g_test_run ();
 }

@@ -2,6 +2,7 @@
 #include "workload.h"
 
 #include <glib/gstdio.h>
+#include <string.h>
 
 static PsiSettings *
 settings_of (const char *const *pairs)
@@ -208,6 +209,100 @@ count_comms (const PsiLayerKind *kind, PsiPass pass, PsiCommOp comm, gint64 byte
   return n;
 }
 
+/* llm.c keeps 36h of a GPT-2 block: 2h each of input, norm, attention, its projection, sum, norm and last projection,
+ * 6h of queries, keys and values, 8h before and after gelu; and 4a of the fused attention. Others keep the sums only.
+ */
+static void
+test_residual_inputs (void)
+{
+  g_autoptr (PsiSettings) settings = SETTINGS ("model", "gpt2");
+  PsiLowering lowering = plain;
+
+  lowering.framework = psi_framework_find ("llm.c");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+  g_assert_cmpint (find_kind (model, "block")->saved_bytes, ==, 1024 * (36 * 768 + 4 * 12));
+  lowering.framework = psi_framework_find ("megatron");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  g_autoptr (PsiModel) other = expand (settings, &lowering, 1);
+  g_assert_cmpint (find_kind (other, "block")->saved_bytes, ==, 1024 * (32 * 768 + 4 * 12));
+}
+
+/* A decoder of sd tokens that reads an encoder of se: bytes of a decoder block
+ * b (sd (12h + 12q + 8a + 4f) + se 4q), its boundary b 2h (sd + se), logits of sd tokens. */
+static void
+test_decoder_sequence (void)
+{
+  const gint64 h = 1024, q = 128 * 128, f = 65536, a = 128, b = 3, vocab = 32128, se = 512;
+  static const char *const written[] = { NULL, "512", "128", "64" };
+  PsiLowering lowering = plain;
+  gint64 head_bytes[G_N_ELEMENTS (written)];
+  gint64 encoder_bytes = 0;
+
+  lowering.megatron = TRUE;
+  lowering.micro_batch = b;
+  lowering.sequence = se;
+  for (guint i = 0; i < G_N_ELEMENTS (written); i++)
+    {
+      g_autoptr (PsiSettings) settings =
+          SETTINGS ("model", "t5-11b", written[i] != NULL ? "decoder_sequence" : "sequence",
+                    written[i] != NULL ? written[i] : "512");
+      gint64 sd = written[i] != NULL ? g_ascii_strtoll (written[i], NULL, 10) : se;
+      g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+      const PsiLayerKind *decoder = find_kind (model, "decoder"), *first = find_kind (model, "decoder_first");
+
+      g_assert_cmpint (decoder->saved_bytes, ==, b * (sd * (12 * h + 12 * q + 8 * a + 4 * f) + se * 4 * q));
+      g_assert_cmpint (first->saved_bytes, ==, decoder->saved_bytes + b * se * 2 * h);
+      g_assert_cmpint (decoder->output_bytes, ==, b * 2 * h * (sd + se));
+      g_assert_cmpint (first->input_bytes, ==, b * 2 * h * se);
+      head_bytes[i] = find_kind (model, "head")->saved_bytes;
+      g_assert_cmpint (head_bytes[i], ==, b * sd * (4 * h + 6 * vocab));
+      if (i == 0)
+        encoder_bytes = find_kind (model, "encoder")->saved_bytes;
+      g_assert_cmpint (find_kind (model, "encoder")->saved_bytes, ==, encoder_bytes);
+      g_assert_cmpint (model->parameters, ==, 11307321344);
+    }
+  g_autoptr (PsiSettings) gpt = SETTINGS ("model", "gpt2", "decoder_sequence", "128");
+  g_autoptr (GError) error = NULL;
+  g_assert_null (psi_model_source_load (gpt, &error));
+  g_assert_nonnull (strstr (error->message, "needs a decoder (family t5)"));
+}
+
+/* Transformer Engine keeps the inputs of products in the products' format, bytes per token of a llama block:
+ * 2 (2h) residuals, i (2h) norm outputs, 2 (q + 2k), 2 q attention output and i q its cast, 4f gate and up, i f, 4a
+ * log-sum-exp; i = 1 for fp8, 1 + 1/32 for mxfp8, 1/2 + 1/16 for nvfp4. In bf16 the cast of the attention's output is
+ * the output itself. */
+static void
+test_narrow_inputs (void)
+{
+  static const struct
+  {
+    PsiDtype dtype;
+    double each;
+  } cases[] = { { PSI_DTYPE_FP8, 1 }, { PSI_DTYPE_MXFP8, 1 + 1.0 / 32 }, { PSI_DTYPE_NVFP4, 0.5 + 1.0 / 16 } };
+  const double h = 4096, q = 4096, k = 1024, f = 14336, a = 32, tokens = 2048;
+  PsiLowering lowering = plain;
+
+  lowering.megatron = TRUE;
+  lowering.framework = psi_framework_find ("megatron-core");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  lowering.sequence = 2048;
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-3-8b");
+      double wide = 4 * h + 2 * (q + 2 * k) + 2 * q + 4 * f + 4 * a, e = cases[i].each;
+
+      lowering.dtype = cases[i].dtype;
+      g_autoptr (PsiModel) narrow = expand (settings, &lowering, 1);
+      g_assert_cmpint (find_kind (narrow, "block")->saved_bytes, ==, (gint64) (tokens * (wide + e * (2 * h + q + f))));
+      /* The head's product runs in 16 bits, so its input stays as it is. */
+      lowering.dtype = PSI_DTYPE_BF16;
+      g_autoptr (PsiModel) plain_model = expand (settings, &lowering, 1);
+      g_assert_cmpint (find_kind (plain_model, "block")->saved_bytes, ==, (gint64) (tokens * (wide + 2 * (2 * h + f))));
+      g_assert_cmpint (find_kind (plain_model, "head")->saved_bytes, ==, find_kind (narrow, "head")->saved_bytes);
+    }
+}
+
 static void
 test_tensor_parallel (void)
 {
@@ -400,6 +495,23 @@ test_trace (void)
   g_assert_cmpfloat_with_epsilon ((double) saved[1] / 8, 88e6, 9e6);
   g_assert_cmpint (saved[0], >, saved[1] / 2);
   g_assert_cmpint (saved[0], <, saved[1] / 2 + saved[1] / 50);
+
+  /* layer1.0.conv2, 64 to 64 channels by 3 x 3 on 56 x 56 positions: an implicit product in each direction. */
+  const PsiLayerKind *conv = layer_kind (half, 7);
+  static const gint64 shapes[][3] = { { 8 * 3136, 64, 576 }, { 8 * 3136, 64, 576 }, { 64, 576, 8 * 3136 } };
+  g_assert_cmpstr (conv->name, ==, "layer1.0.conv2");
+  g_assert_cmpuint (conv->kernels->len, ==, G_N_ELEMENTS (shapes));
+  for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
+    {
+      const PsiKernel *kernel = &g_array_index (conv->kernels, PsiKernel, i);
+
+      g_assert_cmpint (kernel->kind, ==, PSI_KERNEL_GEMM);
+      g_assert_cmpint (kernel->m, ==, shapes[i][0]);
+      g_assert_cmpint (kernel->n, ==, shapes[i][1]);
+      g_assert_cmpint (kernel->k, ==, shapes[i][2]);
+      g_assert_cmpfloat (kernel->flops, ==, 2.0 * 8 * 3136 * 64 * 576);
+    }
+  g_assert_cmpint (g_array_index (layer_kind (half, 8)->kernels, PsiKernel, 0).kind, ==, PSI_KERNEL_MEMORY);
 }
 
 static void
@@ -466,6 +578,9 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/presets/parameters", test_parameters);
   g_test_add_func ("/workload/gpt/korthikanti", test_korthikanti);
   g_test_add_func ("/workload/llama/saved", test_llama_saved);
+  g_test_add_func ("/workload/llama/narrow-inputs", test_narrow_inputs);
+  g_test_add_func ("/workload/gpt/residual-inputs", test_residual_inputs);
+  g_test_add_func ("/workload/t5/decoder-sequence", test_decoder_sequence);
   g_test_add_func ("/workload/block/tensor-parallel", test_tensor_parallel);
   g_test_add_func ("/workload/block/context-parallel", test_context_parallel);
   g_test_add_func ("/workload/gpt/flops", test_flops);

@@ -27,6 +27,10 @@ CASES = {
     "shared": f"{UNIFORM} --plan cdp+mp --workers 3 --stages 3",
     "one-gpu": f"{UNIFORM} --plan cdp-single --workers 3 --stages 3",
     "stages": f"{UNIFORM} --plan cdp+pp --workers 3 --stages 3",
+    "stages-pipedream": f"{UNIFORM} --plan pipedream --stages 4",
+    "async": f"{UNIFORM} --plan async --workers 4 --stages 4",
+    "async-slow": f"{UNIFORM} --plan async --workers 4 --stages 4 --slow-rank 2:1.5",
+    "async-links": "--model gpt2 --machine a100-pcie-80 --plan async --gpus 4 --micro-batch 8",
     "zero": f"{LLAMA} --plan zero-3 --gpus 8",
     "critical": f"{LLAMA} --gpus 8 --pp 4 --micro-batches 8 --critical-path",
     "three": f"{LLAMA} --gpus 16 --dp 2 --tp 2 --pp 4 --micro-batches 4 --timeline-ranks 0-15",
@@ -118,6 +122,32 @@ def busy():
         yield f"rank 0 begins with {names[:6]}"
 
 
+def late():
+    """Ops of PipeDream name micro-batch and stage; asynchronous workers push, take their turn and pull, at their own pace."""
+    report(f"{UNIFORM} --plan pipedream --stages 3 --micro-batches 2 --timeline late.json")
+    names = {event["name"] for event in events_of("late.json") if event["ph"] == "X" and event["pid"] == 3}
+    if not {"F0 stage 1", "F1 stage 1", "B0 stage 1", "B1 stage 1"} <= names:
+        yield f"rank 1 of a pipedream plan does {names}"
+    report(f"{CASES['async-links']} --timeline late.json")
+    events = events_of("late.json")
+    tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name" and event["pid"] == 3}
+    if not {"compute", "gradients", "turn at the server", "parameters"} <= tracks:
+        yield f"rank 1 of an async plan has {tracks}"
+    plan = report(f"{CASES['async-slow']} --timeline late.json")
+    sums = collections.Counter()
+    events = [event for event in events_of("late.json") if event["ph"] == "X"]
+    window = max(event["ts"] + event["dur"] for event in events)
+    for event in events:
+        if event["pid"] > 1 and event["tid"] == 1:
+            sums[event["pid"]] += event["dur"]
+            if event["pid"] == 4 and abs(event["dur"] / 1500 - round(event["dur"] / 1500)) > 1e-6 and event["ts"] > 0:
+                yield f"rank 2 is not slower: {event}"
+    if [round(sums[pid], 3) for pid in (2, 3, 4, 5)] != [round(window, 3)] * 4:
+        yield f"busy for {dict(sums)} us of {window}"
+    if plan["update"]["delay_mean"] != 3:
+        yield f"delay {plan['update']}"
+
+
 def several():
     status, _, err = psisim(f"compare {UNIFORM} --plans dp,cdp-v2 --workers 2 --timeline both.json")
     files = sorted(name for name in os.listdir(FOLDER.name) if name.startswith("both"))
@@ -195,6 +225,7 @@ def tests():
     for name, arguments in CASES.items():
         yield name, timeline(name, arguments)
     yield "busy", busy()
+    yield "late", late()
     yield "several", several()
     yield "refused", refused()
     for name, arguments in CASES.items():

@@ -12,8 +12,9 @@ traces/workload-trace.h. What is counted:
 
   flops      2 per multiply-add of every matrix product and convolution that runs, element-wise work 0; the backward
              has one such product for each operand that needs a gradient, so the first layer has no input part
-  bytes      per operator: activations read and written once (batch norm reads twice); parameters are left out. The
-             backward reads the output's gradient and the saved tensors and writes the input's gradient
+  bytes      per kernel: activations read and written once (batch norm reads twice); parameters are left out. The
+             backward reads the output's gradient and the saved tensors and writes the input's gradient; a product has
+             a kernel for each operand's gradient, which reads the output's gradient again
   saved      what autograd really keeps (saved_tensors_hooks), whole storages, each counted at the first row that keeps
              it, parameters and buffers never; integers and booleans in a column of their own
   inputs     the rows whose outputs are read, found by the storages of the tensors
@@ -43,8 +44,21 @@ A complete example. File two.py:
     b       72          128            256             64             ...  0            32            1       ...
     add     0           0              0               96             ...  0            32            2       ...
 
-(with tabs between the columns), and `psisim run --model two.trace --machine a100` uses it. Runs with torch 1.13 and 2.x. Limits: one forward of the
-module in training mode with zeros (integers) or random numbers as input; no compiled and no scripted modules.
+(with tabs between the columns), and `psisim run --model two.trace --machine a100` uses it.
+
+A model of the transformers library is a module like any other; no weights are needed, and without --leaf the integers it
+computes its masks from have rows too. File lm.py:
+
+    from transformers import AutoModelForCausalLM, LlamaConfig
+    def build():
+        return AutoModelForCausalLM.from_config(LlamaConfig(num_hidden_layers=4, use_cache=False))
+
+`export_torch.py --module lm.py:build --input int64:512 --leaf LlamaDecoderLayer -o lm.trace`. Where psisim knows the
+family, `--model config.json` tells it more: degrees, attention kernels and sequence length can change.
+
+Runs with torch 1.13 to 2.15 (from the package index: `pip install torch transformers`). Limits: one forward of the module
+in training mode with zeros (integers) or random numbers as input; the loss is not in it; no compiled and no scripted
+modules.
 """
 import argparse
 import importlib.util
@@ -63,7 +77,7 @@ except ImportError as error:
 
 MAXIMUM_INPUTS = 4  # of a row, by the format
 COLUMNS = ["name", "parameters", "forward_flops", "backward_flops", "forward_bytes", "backward_bytes", "saved_bytes",
-           "output_bytes", "inputs", "saved_index_bytes"]
+           "output_bytes", "inputs", "saved_index_bytes", "product_outputs", "product_inputs", "product_window"]
 LEAF_CLASSES = ["MultiheadAttention"]
 
 
@@ -88,6 +102,8 @@ class Row:
         self.forward_bytes = self.backward_bytes = 0
         self.saved_bytes = self.saved_index_bytes = 0
         self.output_bytes = 0
+        self.n_products = 0
+        self.product_outputs = self.product_inputs = self.product_window = 0
         self.inputs = set()
         self.written = set()        # storages
         self.n_ops = 0              # operators that do work, views are none
@@ -113,6 +129,19 @@ def product_flops(name, arguments, output):
         query, key, value = arguments[:3]
         scores = query.numel() // query.shape[-1] * key.shape[-2]
         return 2 * scores * (query.shape[-1] + value.shape[-1]), [query, key, value]
+    return None
+
+
+def weight_shape(name, arguments):
+    """Features out, features in and window of a product with a weight; None for anything else and for groups."""
+    if name in ("mm", "addmm"):
+        weight = arguments[-1]
+        return weight.shape[1], weight.shape[0], 1
+    if "convolution" in name and len(arguments) > 8 and arguments[8] == 1:
+        outputs, inputs = arguments[1].shape[:2]
+        if arguments[6] is True:
+            outputs, inputs = inputs, outputs
+        return outputs, inputs, math.prod(arguments[1].shape[2:])
     return None
 
 
@@ -246,14 +275,20 @@ class Tracer:
         row.forward_bytes += passes * read_bytes + written_bytes
         if wants or any(parameter[1] for parameter in used):
             row.backward_bytes += passes * gradient_bytes + sum(size_of(t) for t in wants)
+            row.backward_bytes += (passes - 1) * read_bytes  # what pack() counts once
         product = product_flops(name, args, out[0])
         if product is not None:
             flops, operands = product
+            n_gradients = sum(self.needs_grad(t) for t in operands)
             row.forward_flops += flops
             if name.startswith("_scaled"):
-                row.backward_flops += 5 * flops // 2 if any(self.needs_grad(t) for t in operands) else 0
+                row.backward_flops += 5 * flops // 2 if n_gradients > 0 else 0
             else:
-                row.backward_flops += flops * sum(self.needs_grad(t) for t in operands)
+                row.backward_flops += flops * n_gradients
+                row.backward_bytes += gradient_bytes * max(n_gradients - 1, 0)
+            row.n_products += 1
+            shape = weight_shape(name, args) if used and row.n_products == 1 else None
+            row.product_outputs, row.product_inputs, row.product_window = shape or (0, 0, 0)
         row.needs_grad = row.needs_grad or bool(wants) or any(parameter[1] for parameter in used)
         row.written.update(storage_of(t)[0] for t in out)
 
@@ -347,10 +382,11 @@ def write(tracer, name, batch, command, file):
             print(f"export_torch.py: {row.name} reads {len(inputs)} rows; the last {MAXIMUM_INPUTS} are written",
                   file=sys.stderr)
             inputs = inputs[-MAXIMUM_INPUTS:]
-        values = [getattr(row, column) for column in COLUMNS[2:]]
-        print("\t".join([row.name, str(row.parameters)]
-                        + [",".join(map(str, inputs)) or "-" if column == "inputs" else str(-(-value // batch))
-                           for column, value in zip(COLUMNS[2:], values)]), file=file)
+        cells = {"name": row.name, "inputs": ",".join(map(str, inputs)) or "-"}
+        for column in COLUMNS:
+            if column not in cells:
+                cells[column] = -(-getattr(row, column) // (batch if column.endswith(("_flops", "_bytes")) else 1))
+        print("\t".join(str(cells[column]) for column in COLUMNS), file=file)
 
 
 def main():

@@ -1,172 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Hugging Face config.json, one table of fields for each architecture.
- *
- * Source: the configuration classes of the transformers library (configuration_*.py), read for their field names and
- * defaults. To add an architecture: a table of fields and a row in architectures[].
- * Limits: text models and ViT only; fields that change neither a shape nor a count (rope scaling, sliding windows,
- * multi-token prediction) are ignored. */
+/* Hugging Face config.json, read by the tables of hf-architectures.c. */
 #include "hf-config.h"
+
+#include "hf-architectures.h"
 
 #include "in-file.h"
 #include "nearest.h"
 
-#include <json-glib/json-glib.h>
-#include <stddef.h>
 #include <string.h>
 
-typedef enum
-{
-  FIELD_COUNT,
-  FIELD_BOOL
-} FieldKind;
-
-#define REQUIRED (-1)
-
-typedef struct
-{
-  const char *key;
-  FieldKind kind;
-  gsize offset;    /* into PsiModelDimensions */
-  gint64 fallback; /* when absent or null; REQUIRED: absence is an error */
-  gint64 minimum;
-} Field;
-
-#define COUNT(key, member, fallback, minimum)                                                                          \
-  {                                                                                                                    \
-    key, FIELD_COUNT, offsetof (PsiModelDimensions, member), fallback, minimum                                         \
-  }
-#define FLAG(key, member, fallback)                                                                                    \
-  {                                                                                                                    \
-    key, FIELD_BOOL, offsetof (PsiModelDimensions, member), fallback, 0                                                \
-  }
-
-static const Field gpt2_fields[] = {
-  COUNT ("n_layer", layers, REQUIRED, 1),   COUNT ("n_embd", hidden, REQUIRED, 1),
-  COUNT ("n_head", heads, REQUIRED, 1),     COUNT ("n_inner", ffn, 0, 1), /* absent or null: 4 n_embd */
-  COUNT ("vocab_size", vocab, REQUIRED, 1), COUNT ("n_positions", positions, 1024, 1),
-  FLAG ("tie_word_embeddings", tied, TRUE),
-};
-
-#define LLAMA_FIELDS(kv_heads_default, positions_default)                                                              \
-  COUNT ("num_hidden_layers", layers, REQUIRED, 1), COUNT ("hidden_size", hidden, REQUIRED, 1),                        \
-      COUNT ("num_attention_heads", heads, REQUIRED, 1), COUNT ("intermediate_size", ffn, REQUIRED, 1),                \
-      COUNT ("vocab_size", vocab, REQUIRED, 1), COUNT ("num_key_value_heads", kv_heads, kv_heads_default, 1),          \
-      COUNT ("head_dim", head_dim, 0, 1), COUNT ("max_position_embeddings", sequence, positions_default, 1),           \
-      FLAG ("tie_word_embeddings", tied, FALSE)
-
-static const Field llama_fields[] = {
-  LLAMA_FIELDS (0, 2048),
-  FLAG ("attention_bias", qkv_bias, FALSE),
-  FLAG ("mlp_bias", linear_bias, FALSE),
-};
-static const Field mistral_fields[] = { LLAMA_FIELDS (8, 131072) };
-static const Field qwen2_fields[] = { LLAMA_FIELDS (0, 32768) };
-static const Field mixtral_fields[] = {
-  LLAMA_FIELDS (8, 131072),
-  COUNT ("num_local_experts", experts, 8, 1),
-  COUNT ("num_experts_per_tok", experts_per_token, 2, 1),
-};
-static const Field deepseek_fields[] = {
-  COUNT ("num_hidden_layers", layers, REQUIRED, 1),
-  COUNT ("hidden_size", hidden, REQUIRED, 1),
-  COUNT ("num_attention_heads", heads, REQUIRED, 1),
-  COUNT ("num_key_value_heads", kv_heads, 0, 1),
-  COUNT ("intermediate_size", ffn, REQUIRED, 1),
-  COUNT ("moe_intermediate_size", expert_ffn, REQUIRED, 1),
-  COUNT ("n_routed_experts", experts, REQUIRED, 1),
-  COUNT ("num_experts_per_tok", experts_per_token, REQUIRED, 1),
-  COUNT ("n_shared_experts", shared_experts, 0, 0),
-  COUNT ("first_k_dense_replace", first_dense_layers, 0, 0),
-  COUNT ("q_lora_rank", q_lora_rank, 0, 0), /* null: the queries are one product (V2-Lite) */
-  COUNT ("kv_lora_rank", kv_lora_rank, REQUIRED, 1),
-  COUNT ("qk_nope_head_dim", qk_nope_head_dim, REQUIRED, 1),
-  COUNT ("qk_rope_head_dim", qk_rope_head_dim, REQUIRED, 1),
-  COUNT ("v_head_dim", v_head_dim, REQUIRED, 1),
-  COUNT ("max_position_embeddings", sequence, 2048, 1),
-  COUNT ("vocab_size", vocab, REQUIRED, 1),
-  FLAG ("tie_word_embeddings", tied, FALSE),
-};
-static const Field bert_fields[] = {
-  COUNT ("num_hidden_layers", layers, REQUIRED, 1),  COUNT ("hidden_size", hidden, REQUIRED, 1),
-  COUNT ("num_attention_heads", heads, REQUIRED, 1), COUNT ("intermediate_size", ffn, REQUIRED, 1),
-  COUNT ("vocab_size", vocab, REQUIRED, 1),          COUNT ("max_position_embeddings", positions, 512, 1),
-  COUNT ("type_vocab_size", token_types, 2, 0),      FLAG ("tie_word_embeddings", tied, TRUE),
-};
-static const Field t5_fields[] = {
-  COUNT ("num_layers", layers, REQUIRED, 1),
-  COUNT ("num_decoder_layers", decoder_layers, 0, 1), /* absent or null: num_layers */
-  COUNT ("d_model", hidden, REQUIRED, 1),
-  COUNT ("num_heads", heads, REQUIRED, 1),
-  COUNT ("d_kv", head_dim, REQUIRED, 1),
-  COUNT ("d_ff", ffn, REQUIRED, 1),
-  COUNT ("vocab_size", vocab, REQUIRED, 1),
-  COUNT ("n_positions", sequence, 512, 1),
-  COUNT ("relative_attention_num_buckets", relative_buckets, 32, 0),
-  FLAG ("tie_word_embeddings", tied, TRUE),
-};
-static const Field vit_fields[] = {
-  COUNT ("num_hidden_layers", layers, REQUIRED, 1),
-  COUNT ("hidden_size", hidden, REQUIRED, 1),
-  COUNT ("num_attention_heads", heads, REQUIRED, 1),
-  COUNT ("intermediate_size", ffn, REQUIRED, 1),
-  COUNT ("image_size", image_size, 224, 1),
-  COUNT ("patch_size", patch_size, 16, 1),
-  COUNT ("num_channels", channels, 3, 1),
-  COUNT ("num_labels", classes, 0, 1),
-  FLAG ("qkv_bias", qkv_bias, TRUE),
-};
-
-/* Word in the file -> word of ours. NULL-ended pairs. */
-static const char *const plain_activations[] = {
-  "gelu", "gelu",       "gelu_new", "gelu", "gelu_fast", "gelu", "gelu_pytorch_tanh",
-  "gelu", "quick_gelu", "gelu",     "relu", "relu",      NULL
-};
-static const char *const gated_activations[] = { "silu",       "swiglu",     "swish",
-                                                 "swiglu",     "gelu",       "gated-gelu",
-                                                 "gelu_new",   "gated-gelu", "gelu_pytorch_tanh",
-                                                 "gated-gelu", NULL };
-static const char *const t5_activations[] = { "relu",       "relu",       "gelu",   "gelu", "gated-gelu",
-                                              "gated-gelu", "gated-silu", "swiglu", NULL };
-
-typedef struct
-{
-  const char *model_type;
-  const char *class_prefix; /* of a word of `architectures`: "LlamaForCausalLM" */
-  const char *family;
-  const char *norm;
-  const char *activation_key, *activation_fallback;
-  const char *const *activations;
-  gboolean qkv_bias, linear_bias, pooler, router_bias;
-  const Field *fields;
-  guint n_fields;
-} Architecture;
-
-#define FIELDS(table) table, G_N_ELEMENTS (table)
-
-static const Architecture architectures[] = {
-  { "gpt2", "GPT2", "gpt", "layernorm", "activation_function", "gelu_new", plain_activations, TRUE, TRUE, FALSE, FALSE,
-    FIELDS (gpt2_fields) },
-  { "llama", "Llama", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, FALSE,
-    FIELDS (llama_fields) },
-  { "mistral", "Mistral", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, FALSE,
-    FIELDS (mistral_fields) },
-  { "qwen2", "Qwen2", "llama", "rmsnorm", "hidden_act", "silu", gated_activations, TRUE, FALSE, FALSE, FALSE,
-    FIELDS (qwen2_fields) },
-  { "mixtral", "Mixtral", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, FALSE,
-    FIELDS (mixtral_fields) },
-  { "deepseek_v2", "DeepseekV2", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, FALSE,
-    FIELDS (deepseek_fields) },
-  { "deepseek_v3", "DeepseekV3", "moe", "rmsnorm", "hidden_act", "silu", gated_activations, FALSE, FALSE, FALSE, TRUE,
-    FIELDS (deepseek_fields) },
-  { "bert", "Bert", "bert", "layernorm", "hidden_act", "gelu", plain_activations, TRUE, TRUE, TRUE, FALSE,
-    FIELDS (bert_fields) },
-  { "t5", "T5", "t5", "rmsnorm", "feed_forward_proj", "relu", t5_activations, FALSE, FALSE, FALSE, FALSE,
-    FIELDS (t5_fields) },
-  { "vit", "ViT", "vit", "layernorm", "hidden_act", "gelu", plain_activations, TRUE, TRUE, FALSE, FALSE,
-    FIELDS (vit_fields) },
-};
-
-#define KNOWN_TYPES "gpt2 llama mistral qwen2 mixtral deepseek_v2 deepseek_v3 bert t5 vit"
+#define REQUIRED PSI_HF_REQUIRED
 
 G_DEFINE_QUARK (psi_hf_config_error, psi_hf_config_error)
 
@@ -219,17 +62,17 @@ get_text (const char *file, JsonObject *object, const char *key, const char *fal
 }
 
 static gboolean
-is_field (const Architecture *architecture, const char *name)
+is_field (const PsiHfArchitecture *architecture, const char *name)
 {
   for (guint i = 0; i < architecture->n_fields; i++)
-    if (g_str_equal (architecture->fields[i].key, name))
+    if (g_str_equal (architecture->fields[i].key, name) || g_strcmp0 (architecture->fields[i].alias, name) == 0)
       return TRUE;
   return g_str_equal (architecture->activation_key, name);
 }
 
 /* A member of the file that looks like a misspelt `key`: no field of its own, and differing by little. */
 static const char *
-find_misspelt (const Architecture *architecture, JsonObject *object, const char *key)
+find_misspelt (const PsiHfArchitecture *architecture, JsonObject *object, const char *key)
 {
   const char *candidates[] = { key, NULL };
   g_autoptr (GList) members = json_object_get_members (object);
@@ -246,81 +89,107 @@ find_misspelt (const Architecture *architecture, JsonObject *object, const char 
   return NULL;
 }
 
+/* The number a member stands for: whole, true or false as 1 or 0, or the length of an array. */
 static gboolean
-read_field (const char *file, const Architecture *architecture, JsonObject *object, const Field *field,
+read_number (const char *file, const char *key, const PsiHfField *field, JsonNode *node, gint64 *ret_value,
+             GError **error)
+{
+  g_autofree char *text = value_text (node);
+  GType type = JSON_NODE_HOLDS_VALUE (node) ? json_node_get_value_type (node) : G_TYPE_INVALID;
+
+  switch (field->kind)
+    {
+    case PSI_HF_LENGTH:
+      if (!JSON_NODE_HOLDS_ARRAY (node))
+        return fail (file, error, "%s: '%s' is not a list", key, text);
+      *ret_value = json_array_get_length (json_node_get_array (node));
+      return TRUE;
+    case PSI_HF_BOOL:
+      if (type != G_TYPE_BOOLEAN)
+        return fail (file, error, "%s: '%s' is neither true nor false", key, text);
+      *ret_value = json_node_get_boolean (node);
+      return TRUE;
+    case PSI_HF_ONE:
+      *ret_value = type == G_TYPE_BOOLEAN ? json_node_get_boolean (node)
+                   : type == G_TYPE_INT64 ? json_node_get_int (node)
+                                          : G_MININT64;
+      if (*ret_value != field->fallback)
+        return fail (file, error, "%s: '%s' is a variant that psisim does not know", key, text);
+      return TRUE;
+    default:
+      if (type != G_TYPE_INT64)
+        return fail (file, error, "%s: '%s' is not a whole number", key, text);
+      *ret_value = json_node_get_int (node);
+      if (*ret_value < field->minimum || *ret_value > G_MAXINT32)
+        return fail (file, error, "%s: '%s' is out of range (allowed: %" G_GINT64_FORMAT " to %d)", key, text,
+                     field->minimum, G_MAXINT32);
+      return TRUE;
+    }
+}
+
+static gboolean
+read_field (const char *file, const PsiHfArchitecture *architecture, JsonObject *object, const PsiHfField *field,
             PsiModelDimensions *dimensions, GError **error)
 {
   JsonNode *node = get_member (object, field->key);
+  const char *key = field->key;
   char *target = (char *) dimensions + field->offset;
-  g_autofree char *text = NULL;
-  GType type = G_TYPE_INVALID;
-  gint64 value;
+  gint64 value = field->fallback;
 
+  if (node == NULL && field->alias != NULL && (node = get_member (object, field->alias)) != NULL)
+    key = field->alias;
   if (node == NULL)
     {
-      const char *misspelt =
-          json_object_has_member (object, field->key) ? NULL : find_misspelt (architecture, object, field->key);
+      const char *misspelt = json_object_has_member (object, key) ? NULL : find_misspelt (architecture, object, key);
 
       if (misspelt != NULL)
-        return fail (file, error, "unknown field '%s' (did you mean '%s'?)", misspelt, field->key);
+        return fail (file, error, "unknown field '%s' (did you mean '%s'?)", misspelt, key);
       if (field->fallback == REQUIRED)
-        return fail (file, error, "field '%s' is missing, a '%s' model needs it", field->key, architecture->model_type);
-      value = field->fallback;
+        return fail (file, error, "field '%s' is missing, a '%s' model needs it", key, architecture->model_type);
     }
-  else
-    {
-      text = value_text (node);
-      if (JSON_NODE_HOLDS_VALUE (node))
-        type = json_node_get_value_type (node);
-      if (field->kind == FIELD_BOOL)
-        {
-          if (type != G_TYPE_BOOLEAN)
-            return fail (file, error, "%s: '%s' is neither true nor false", field->key, text);
-          value = json_node_get_boolean (node);
-        }
-      else
-        {
-          if (type != G_TYPE_INT64)
-            return fail (file, error, "%s: '%s' is not a whole number", field->key, text);
-          value = json_node_get_int (node);
-          if (value < field->minimum || value > G_MAXINT32)
-            return fail (file, error, "%s: '%s' is out of range (allowed: %" G_GINT64_FORMAT " to %d)", field->key,
-                         text, field->minimum, G_MAXINT32);
-        }
-    }
-  if (field->kind == FIELD_BOOL)
+  else if (!read_number (file, key, field, node, &value, error))
+    return FALSE;
+  if (field->kind == PSI_HF_BOOL)
     *(gboolean *) (gpointer) target = value != 0;
-  else
+  else if (field->kind != PSI_HF_ONE)
     *(gint64 *) (gpointer) target = value;
   return TRUE;
 }
 
+/* "gpt2 llama ...". (transfer full) */
+static char *
+known_types (void)
+{
+  g_autoptr (GString) list = g_string_new (NULL);
+
+  for (guint i = 0; i < psi_hf_n_architectures; i++)
+    g_string_append_printf (list, "%s%s", i > 0 ? " " : "", psi_hf_architectures[i].model_type);
+  return g_string_free (g_steal_pointer (&list), FALSE);
+}
+
 static gboolean
-find_architecture (const char *file, JsonObject *object, const Architecture **ret_architecture, GError **error)
+find_architecture (const char *file, JsonObject *object, const PsiHfArchitecture **ret_architecture, GError **error)
 {
   const char *model_type = NULL;
   JsonNode *list = get_member (object, "architectures");
+  g_autofree char *known = known_types ();
 
   if (!get_text (file, object, "model_type", NULL, &model_type, error))
     return FALSE;
   if (model_type != NULL)
     {
-      const char *names[G_N_ELEMENTS (architectures) + 1] = { NULL };
-      const char *nearest;
+      g_auto (GStrv) names = g_strsplit (known, " ", -1);
+      const char *nearest = psi_nearest (model_type, (const char *const *) names);
 
-      for (guint i = 0; i < G_N_ELEMENTS (architectures); i++)
-        {
-          names[i] = architectures[i].model_type;
-          if (g_str_equal (architectures[i].model_type, model_type))
-            {
-              *ret_architecture = &architectures[i];
-              return TRUE;
-            }
-        }
-      nearest = psi_nearest (model_type, names);
+      for (guint i = 0; i < psi_hf_n_architectures; i++)
+        if (g_str_equal (psi_hf_architectures[i].model_type, model_type))
+          {
+            *ret_architecture = &psi_hf_architectures[i];
+            return TRUE;
+          }
       if (nearest != NULL)
         return fail (file, error, "model_type: '%s' is unknown (did you mean '%s'?)", model_type, nearest);
-      return fail (file, error, "model_type: '%s' is unknown (allowed: %s)", model_type, KNOWN_TYPES);
+      return fail (file, error, "model_type: '%s' is unknown (allowed: %s)", model_type, known);
     }
   if (list != NULL && JSON_NODE_HOLDS_ARRAY (list))
     {
@@ -331,20 +200,20 @@ find_architecture (const char *file, JsonObject *object, const Architecture **re
           JsonNode *word = json_array_get_element (array, k);
           const char *name = JSON_NODE_HOLDS_VALUE (word) ? json_node_get_string (word) : NULL;
 
-          for (guint i = 0; name != NULL && i < G_N_ELEMENTS (architectures); i++)
-            if (g_str_has_prefix (name, architectures[i].class_prefix))
+          for (guint i = 0; name != NULL && i < psi_hf_n_architectures; i++)
+            if (g_str_has_prefix (name, psi_hf_architectures[i].class_prefix))
               {
-                *ret_architecture = &architectures[i];
+                *ret_architecture = &psi_hf_architectures[i];
                 return TRUE;
               }
         }
     }
-  return fail (file, error, "field 'model_type' is missing (allowed: %s)", KNOWN_TYPES);
+  return fail (file, error, "field 'model_type' is missing (allowed: %s)", known);
 }
 
 static gboolean
-read_activation (const char *file, const Architecture *architecture, JsonObject *object, PsiModelDimensions *dimensions,
-                 GError **error)
+read_activation (const char *file, const PsiHfArchitecture *architecture, JsonObject *object,
+                 PsiModelDimensions *dimensions, GError **error)
 {
   const char *word = NULL;
   const char *const *pair;
@@ -391,6 +260,9 @@ complete (const char *file, JsonObject *object, PsiModelDimensions *d, GError **
     return fail (file, error,
                  "num_key_value_heads: '%" G_GINT64_FORMAT "' does not divide the %" G_GINT64_FORMAT " attention heads",
                  d->kv_heads, d->heads);
+  if (get_member (object, "word_embed_proj_dim") != NULL &&
+      json_object_get_int_member_with_default (object, "word_embed_proj_dim", 0) != d->hidden)
+    return fail (file, error, "word_embed_proj_dim: only the hidden size, %" G_GINT64_FORMAT ", is known", d->hidden);
   if (g_str_equal (d->family, "t5") && d->decoder_layers == 0)
     d->decoder_layers = d->layers;
   if (d->experts > 0)
@@ -402,8 +274,7 @@ complete (const char *file, JsonObject *object, PsiModelDimensions *d, GError **
                      "num_experts_per_tok: '%" G_GINT64_FORMAT "' is more than the %" G_GINT64_FORMAT " experts",
                      d->experts_per_token, d->experts);
       if (d->first_dense_layers > d->layers)
-        return fail (file, error,
-                     "first_k_dense_replace: '%" G_GINT64_FORMAT "' is more than the %" G_GINT64_FORMAT " layers",
+        return fail (file, error, "'%" G_GINT64_FORMAT "' dense layers are more than the %" G_GINT64_FORMAT " layers",
                      d->first_dense_layers, d->layers);
     }
   if (is_vit)
@@ -452,7 +323,7 @@ psi_hf_config_load (const char *file, GError **error)
   g_autoptr (GError) local = NULL;
   g_autofree char *text = NULL;
   gsize length = 0;
-  const Architecture *architecture = NULL;
+  const PsiHfArchitecture *architecture = NULL;
   const char *path = NULL;
   JsonObject *object;
 
@@ -481,13 +352,12 @@ psi_hf_config_load (const char *file, GError **error)
   dimensions->name = model_name (file, path);
   dimensions->family = g_strdup (architecture->family);
   dimensions->norm = g_strdup (architecture->norm);
-  dimensions->qkv_bias = architecture->qkv_bias;
-  dimensions->linear_bias = architecture->linear_bias;
-  dimensions->pooler = architecture->pooler;
-  dimensions->router_bias = architecture->router_bias;
+  dimensions->traits = architecture->traits;
   for (guint i = 0; i < architecture->n_fields; i++)
     if (!read_field (file, architecture, object, &architecture->fields[i], dimensions, error))
       return NULL;
+  if (architecture->adjust != NULL)
+    architecture->adjust (dimensions, object);
   if (!complete (file, object, dimensions, error))
     return NULL;
   return g_steal_pointer (&dimensions);

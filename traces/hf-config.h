@@ -1,9 +1,43 @@
 /* SPDX-License-Identifier: MIT */
-/* Hugging Face config.json -> dimensions. Knows the spellings of GPT-2, Llama, Mistral, Qwen2, Mixtral, DeepSeek,
- * BERT, T5 and ViT; nothing of how a model computes. */
+/* Hugging Face config.json -> dimensions. Knows how each architecture spells them (hf-architectures.c) and how its
+ * blocks are put together; nothing of what they cost. */
 #pragma once
 
 #include <glib.h>
+
+/* Where the norms of a block stand. */
+typedef enum
+{
+  PSI_NORMS_BEFORE, /* one before attention, one before the feed-forward */
+  PSI_NORMS_SHARED, /* one before both, which run side by side */
+  PSI_NORMS_AROUND, /* before and after each */
+  PSI_NORMS_AFTER   /* after each, before the sum */
+} PsiNorms;
+
+/* Norms of queries and keys: none, over each head with shared weights, over all heads together. */
+typedef enum
+{
+  PSI_QK_NORM_NONE,
+  PSI_QK_NORM_HEAD,
+  PSI_QK_NORM_WIDTH
+} PsiQkNorm;
+
+/* How the blocks of an architecture differ from those of its family's first member. */
+typedef struct
+{
+  gboolean qkv_bias, out_bias, mlp_bias, head_bias; /* of attention's products, the feed-forward, the logits */
+  PsiNorms norms;
+  PsiQkNorm qk_norm;
+  gboolean bare_norms;     /* layer norms without bias */
+  gboolean parallel;       /* attention and feed-forward read the same input and are summed together */
+  gboolean alibi;          /* neither learned nor rotary positions */
+  gboolean embedding_norm; /* BLOOM */
+  gboolean pooler;         /* bert */
+  gboolean router_bias;    /* one number for each expert beside the router: DeepSeek-V3, gpt-oss */
+  gboolean expert_bias;    /* biases inside the experts: gpt-oss */
+  gboolean shared_gate;    /* a gate before the shared expert: Qwen2-MoE */
+  gboolean sinks;          /* one learned logit for each head: gpt-oss */
+} PsiModelTraits;
 
 typedef struct
 {
@@ -12,16 +46,17 @@ typedef struct
   gint64 layers, hidden, heads, kv_heads, head_dim, ffn, vocab, sequence;
   char *activation; /* gelu swiglu relu gated-gelu */
   char *norm;       /* layernorm rmsnorm */
-  gboolean tied, qkv_bias, linear_bias;
-  gint64 experts, experts_per_token, expert_ffn, shared_experts, first_dense_layers; /* moe */
+  gboolean tied;
+  PsiModelTraits traits;
+  gint64 experts, experts_per_token, expert_ffn, first_dense_layers; /* moe */
+  gint64 shared_experts, shared_ffn; /* experts of every token, and their width together */
   gint64 q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim,
       v_head_dim;                                   /* DeepSeek's latent attention; 0 = none */
   gint64 positions;                                 /* learned position embeddings, 0 = none */
   gint64 token_types;                               /* bert */
   gint64 decoder_layers, relative_buckets;          /* t5: layers counts the encoder's */
+  gint64 decoder_sequence;                          /* t5: tokens of the decoder, 0 = sequence */
   gint64 image_size, patch_size, channels, classes; /* vit */
-  gboolean pooler;                                  /* bert */
-  gboolean router_bias;                             /* DeepSeek-V3: one correction for each expert beside the router */
 } PsiModelDimensions;
 
 /* Fields absent in the file take the defaults of that architecture's configuration class.

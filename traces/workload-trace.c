@@ -39,6 +39,9 @@ static const Column columns[] = {
   { "output_bytes", COLUMN_COUNT, offsetof (PsiTraceLayer, output_bytes), FALSE },
   { "inputs", COLUMN_INPUTS, 0, FALSE },
   { "saved_index_bytes", COLUMN_COUNT, offsetof (PsiTraceLayer, saved_index_bytes), TRUE },
+  { "product_outputs", COLUMN_COUNT, offsetof (PsiTraceLayer, product_outputs), TRUE },
+  { "product_inputs", COLUMN_COUNT, offsetof (PsiTraceLayer, product_inputs), TRUE },
+  { "product_window", COLUMN_COUNT, offsetof (PsiTraceLayer, product_window), TRUE },
 };
 
 /* Where the reader stands. */
@@ -182,7 +185,8 @@ read_columns (Reader *reader, char **fields, GError **error)
       if (c == G_N_ELEMENTS (columns))
         return fail (reader, error,
                      "unknown column '%s' (allowed: name parameters forward_flops backward_flops forward_bytes "
-                     "backward_bytes saved_bytes output_bytes inputs saved_index_bytes)",
+                     "backward_bytes saved_bytes output_bytes inputs saved_index_bytes product_outputs product_inputs "
+                     "product_window)",
                      fields[i]);
       if (seen[c])
         return fail (reader, error, "column '%s' is there twice", fields[i]);

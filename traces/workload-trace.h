@@ -11,7 +11,7 @@
  *   name<TAB>parameters<TAB>...        the line that holds the column names; any order
  *   ROW                                one line per layer, in order of execution
  *
- * Columns (all required but the last):
+ * Columns (all required but the last four):
  *   name            "layer1.0.conv1"; not empty
  *   parameters      elements first used by this layer
  *   forward_flops, backward_flops   2 per multiply-add; backward = input part + weight part
@@ -22,7 +22,10 @@
  *   output_bytes    what the layer hands on
  *   inputs          row numbers (from 0) of the layers whose outputs it reads, ascending, up to 4: "3" or "3,7";
  *                   "-" for a layer that reads the network's input
- *   saved_index_bytes   kept integer and boolean tensors (pooling indices, masks), whose width no precision changes */
+ *   saved_index_bytes   kept integer and boolean tensors (pooling indices, masks), whose width no precision changes
+ *   product_outputs, product_inputs, product_window   of a layer whose only product is with its own weights: channels
+ *                   or features out and in, and elements of the convolution's window (1: a linear layer); 0: another
+ *                   layer, of which only FLOPs and bytes are known */
 #pragma once
 
 #include <glib.h>
@@ -36,6 +39,7 @@ typedef struct
   gint64 saved_bytes;                   /* kept for the backward, storage shared with other layers counted once */
   gint64 saved_index_bytes;             /* the same for integers and booleans */
   gint64 output_bytes;
+  gint64 product_outputs, product_inputs, product_window; /* 0: not one product with weights */
   guint n_inputs; /* `inputs` column: "-" for the first layer, else row numbers from 0: "3" or "3,7" */
   guint inputs[4];
 } PsiTraceLayer;

@@ -95,10 +95,7 @@ take_key (Parser *parser, PsiKeyId id, const char *attached, GError **error)
   if (flag.text == NULL)
     return FALSE;
   if (!psi_settings_set (parser->scratch, id, flag.text, name, &fault))
-    return refuse (error,
-                   g_error_matches (fault, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_LATER) ? PSI_USAGE_ERROR_LATER
-                                                                                         : PSI_USAGE_ERROR_VALUE,
-                   "%s", fault->message);
+    return refuse (error, PSI_USAGE_ERROR_VALUE, "%s", fault->message);
   g_array_append_val (arguments->flags, flag);
   return TRUE;
 }

@@ -70,7 +70,17 @@ read_budget (const PsiArguments *arguments, double *ret_budget_s, GError **error
   return TRUE;
 }
 
-/* Run it. Ctrl-C goes to the program alone, which then ends by itself. */
+static volatile sig_atomic_t measuring_pid;
+
+/* Ctrl-C of a terminal reaches the program by itself; a signal that a process sent reaches only us. */
+static void
+pass_on (int number, siginfo_t *info, void *context)
+{
+  if (info->si_code <= 0 && measuring_pid > 0)
+    kill ((pid_t) measuring_pid, number);
+}
+
+/* Run it. Ctrl-C ends the program after the point in progress, and psisim goes on with what was measured. */
 static gboolean
 measure (const PsiArguments *arguments, const Backend *backend, double budget_s, const char *samples_file,
          GError **error)
@@ -94,11 +104,15 @@ measure (const PsiArguments *arguments, const Backend *backend, double budget_s,
     }
   g_ptr_array_add (argv, NULL);
   GSubprocessFlags flags = arguments->given[PSI_OPTION_QUIET] ? G_SUBPROCESS_FLAGS_STDERR_SILENCE : 0;
-  void (*previous) (int) = signal (SIGINT, SIG_IGN);
+  struct sigaction previous, action = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART };
+  sigaction (SIGINT, &action, &previous);
   g_autoptr (GSubprocess) process =
       psi_child_new ((const char *const *) argv->pdata, flags | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &cause);
+  const char *pid = process != NULL ? g_subprocess_get_identifier (process) : NULL;
+  measuring_pid = pid != NULL ? (sig_atomic_t) g_ascii_strtoll (pid, NULL, 10) : 0;
   gboolean ran = process != NULL && g_subprocess_wait (process, NULL, &cause);
-  signal (SIGINT, previous);
+  measuring_pid = 0;
+  sigaction (SIGINT, &previous, NULL);
   if (!ran)
     {
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "cannot run '%s': %s", program, cause->message);

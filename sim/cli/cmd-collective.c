@@ -111,12 +111,43 @@ load_machine (const PsiArguments *arguments, PsiGroupShape *ret_shape, GError **
   return g_steal_pointer (&machine);
 }
 
+/* The algorithm asked for, or NULL: what NCCL would choose. */
+static gboolean
+find_algorithm (const char *word, const PsiMachine *machine, PsiCollectiveOp op, const PsiGroupShape *shape,
+                GError **error)
+{
+  g_autoptr (GPtrArray) names = g_ptr_array_new ();
+  PsiCollectiveCost cost;
+
+  if (word == NULL)
+    return TRUE;
+  g_autofree char *quoted = psi_quote (word);
+  for (const PsiCollectiveAlgorithm *const *row = psi_collective_algorithms; *row != NULL; row++)
+    g_ptr_array_add (names, (gpointer) psi_collective_algorithm_name (*row));
+  g_ptr_array_add (names, NULL);
+  if (!g_strv_contains ((const char *const *) names->pdata, word))
+    {
+      g_autofree char *listed = g_strjoinv (", ", (char **) names->pdata);
+      g_set_error (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_VALUE, "--algorithm: unknown algorithm %s (one of: %s)",
+                   quoted, listed);
+      return FALSE;
+    }
+  if (psi_collective_cost_by (machine, word, op, ELEMENT_BYTES, shape, &cost))
+    return TRUE;
+  g_set_error (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_VALUE,
+               "--algorithm: %s cannot do %s on %u GPUs, %u in a node, of machine '%s'", quoted,
+               psi_collective_names[op], shape->n_ranks, shape->ranks_per_node, machine->name);
+  return FALSE;
+}
+
 static Row
-make_row (const PsiMachine *machine, PsiCollectiveOp op, const PsiGroupShape *shape, gint64 bytes)
+make_row (const PsiMachine *machine, const char *algorithm, PsiCollectiveOp op, const PsiGroupShape *shape,
+          gint64 bytes)
 {
   PsiCollectiveCost cost;
 
-  psi_collective_cost (machine, op, bytes, shape, &cost);
+  if (algorithm == NULL || !psi_collective_cost_by (machine, algorithm, op, bytes, shape, &cost))
+    psi_collective_cost (machine, op, bytes, shape, &cost);
   double time_us = psi_time_to_s (psi_collective_time_ps (&cost)) * 1e6;
   double algbw = time_us > 0 ? (double) bytes / time_us * 1e-3 : (double) INFINITY;
   return (Row){ .bytes = bytes,
@@ -210,10 +241,11 @@ psi_cmd_collective (const PsiArguments *arguments)
   if (!find_operation (arguments->words->pdata[0], &op, &error))
     return psi_fail (error);
   g_autoptr (PsiMachine) machine = load_machine (arguments, &shape, &error);
-  if (machine == NULL)
+  const char *algorithm = arguments->values[PSI_OPTION_ALGORITHM];
+  if (machine == NULL || !find_algorithm (algorithm, machine, op, &shape, &error))
     return psi_fail (error);
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
-    rows[i] = make_row (machine, op, &shape, G_GINT64_CONSTANT (1) << (LEAST_SHIFT + i));
+    rows[i] = make_row (machine, algorithm, op, &shape, G_GINT64_CONSTANT (1) << (LEAST_SHIFT + i));
   g_autofree char *text = arguments->given[PSI_OPTION_JSON]
                               ? rows_to_json (rows, G_N_ELEMENTS (rows))
                               : rows_to_table (machine, op, &shape, rows, G_N_ELEMENTS (rows));

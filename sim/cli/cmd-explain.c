@@ -244,13 +244,13 @@ append_order (GString *out, const Page *page)
 
       if (g_str_has_prefix (*line, "= "))
         append_heading (out, page, *line + 2);
-      else if (plan != NULL && !plan->later)
+      else if (plan != NULL)
         append_row (out, plan);
       if (plan != NULL)
         g_hash_table_add (listed, (gpointer) plan->name);
     }
   for (const PsiNamedPlan *plan = psi_named_plans; plan->name != NULL; plan++)
-    if (plan->alias_of == NULL && !plan->later && !g_hash_table_contains (listed, plan->name))
+    if (plan->alias_of == NULL && !g_hash_table_contains (listed, plan->name))
       {
         if (!has_rest)
           append_heading (out, page, "Others");
@@ -288,17 +288,11 @@ find_plan (const char *name, GError **error)
   const PsiNamedPlan *plan = psi_named_plan_find (name);
   g_autofree char *quoted = psi_quote (name);
 
-  if (plan != NULL && !plan->later)
-    return plan;
   if (plan != NULL)
-    {
-      g_set_error (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_LATER, "%s is not in this version", quoted);
-      return NULL;
-    }
+    return plan;
   g_autoptr (GPtrArray) names = g_ptr_array_new ();
   for (const PsiNamedPlan *row = psi_named_plans; row->name != NULL; row++)
-    if (!row->later)
-      g_ptr_array_add (names, (gpointer) row->name);
+    g_ptr_array_add (names, (gpointer) row->name);
   g_ptr_array_add (names, NULL);
   const char *near = psi_nearest (name, (const char *const *) names->pdata);
   if (near != NULL)

@@ -61,8 +61,7 @@ collect_plans (Rows *rows)
     {
       g_autofree char *same = plan->alias_of != NULL ? g_strdup_printf ("= %s", plan->alias_of) : NULL;
 
-      if (!plan->later)
-        add_row (rows, plan->name, same != NULL ? same : plan->summary);
+      add_row (rows, plan->name, same != NULL ? same : plan->summary);
     }
 }
 
@@ -70,7 +69,7 @@ static void
 collect_collectives (Rows *rows)
 {
   for (int op = 0; op < PSI_N_COLLECTIVES; op++)
-    add_row (rows, psi_collective_names[op], NULL);
+    add_row (rows, psi_collective_names[op], psi_collective_summaries[op]);
 }
 
 static void

@@ -18,6 +18,12 @@ show (const char *name, const PsiSettings *settings, GError **error)
 
   if (step == NULL)
     return NULL;
+  if (plan->asynchronous)
+    {
+      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
+                   "plan '%s' has no order that could be shown: its workers do not wait for each other", name);
+      return NULL;
+    }
   /* Without a pipeline the uniform model still has its stages: they are parts, so that the file keeps their number. */
   g_autoptr (PsiSchedule) by_stage = NULL;
   if (source->is_uniform && plan->file == NULL && step->schedule->n_parts == 1 && plan->stages > 1)

@@ -32,6 +32,7 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
   [PSI_OPTION_BUDGET] = { "budget", 0, "SECONDS", "time to measure for (default 240; 20 with --verify)" },
   [PSI_OPTION_VERIFY] = { "verify", 0, NULL, "also train for real on the cores, and compare with the prediction" },
   [PSI_OPTION_OPERATION] = { "op", 0, "OP", "the collective that logs of nccl-tests are about, if they do not say it" },
+  [PSI_OPTION_ALGORITHM] = { "algorithm", 0, "NAME", "by ring, tree, direct or another, not as NCCL would choose" },
   [PSI_OPTION_SOURCE] = { "source", 0, "TEXT", "fit: where the numbers come from, makes the profile `published`; validate: only these sources" },
   [PSI_OPTION_STEPS] = { "steps", 0, "N", "optimizer steps to train" },
   [PSI_OPTION_DATA] = { "data", 0, "PATH", "teacher, clusters, CIFAR-10 binary batches or MNIST IDX files" },
@@ -97,7 +98,7 @@ const PsiCommand psi_commands[] = {
         "if not chunk x ranks + rank.\n\n"
         "Orders without a flush also have: a line 'repeat', the lists before it run once, those behind it again and "
         "again, 'steps S' steps at a time; U1, update chunk 1; @-1 behind an op, it uses the parameters of the step "
-        "before; >2:B0 before an op, it waits for B0 of rank 2.",
+        "before (@-2: of the one before that); >2:B0 before an op, it waits for B0 of rank 2.",
     .min_words = 1,
     .max_words = 1,
     .keys = TRUE,
@@ -180,7 +181,7 @@ const PsiCommand psi_commands[] = {
     .min_words = 1,
     .max_words = 1,
     .keys = TRUE,
-    .options = BIT (PSI_OPTION_JSON),
+    .options = BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_ALGORITHM),
     .handler = psi_cmd_collective },
   { .name = "validate",
     .arguments = "RUNS.csv [-o OUT.csv]",
@@ -188,7 +189,8 @@ const PsiCommand psi_commands[] = {
     .details =
         "RUNS.csv has a header and one training run in each row. Every key can be a column ('psisim list keys'): "
         "model dimensions or a preset, machine, degrees, batch. An empty cell takes the framework's default, which "
-        "-v names. Other columns: id, which must be there; what was measured, step_time_s, peak_bytes with its "
+        "-v names; a row that says nothing of recompute and offload, and does not fit without, takes the faster of what "
+        "fits. Other columns: id, which must be there; what was measured, step_time_s, peak_bytes with its "
         "memory_kind (allocated reserved device) and outcome (ok oom); source, where the run is from; group, of "
         "alternatives whose order is scored; tight.\n\n"
         "A row that cannot be predicted is named on stderr. --source A,B takes the rows of these sources only, "

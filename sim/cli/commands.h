@@ -32,6 +32,7 @@ typedef enum
   PSI_OPTION_BUDGET,    /* calibrate: seconds */
   PSI_OPTION_VERIFY,    /* calibrate: also train for real and compare */
   PSI_OPTION_OPERATION, /* fit: the collective of a log that does not say it */
+  PSI_OPTION_ALGORITHM, /* collective: instead of the one NCCL would choose */
   PSI_OPTION_SOURCE,    /* fit: where others' numbers come from */
   PSI_OPTION_STEPS,     /* train, converge */
   PSI_OPTION_DATA,      /* train, converge: what to train on */

@@ -46,10 +46,10 @@ pass_ps (const GArray *stream, const PsiOpTimes *times, guint at, guint *ret_end
     {
       const PsiOp *op = &g_array_index (stream, PsiOp, at);
 
-      if (op->kind == PSI_OP_WORK &&
+      if (psi_op_is_work (op) &&
           (op->tag != first->tag || op->label[0] != first->label[0] || op->label[1] != first->label[1]))
         break;
-      if (op->kind == PSI_OP_WORK)
+      if (psi_op_is_work (op))
         sum_ps += times[at].end_ps - times[at].start_ps;
     }
   *ret_end = at;
@@ -73,7 +73,7 @@ collect_ops (PsiGrid *grid, const PsiStep *step, const PsiRun *run, const PsiSte
       const PsiOp *work = &g_array_index (stream, PsiOp, i);
       PsiTime length_ps = times[i].end_ps - times[i].start_ps;
 
-      if (work->kind != PSI_OP_WORK || work->tag > PSI_TAG_WEIGHT || length_ps == 0)
+      if (!psi_op_is_work (work) || work->tag > PSI_TAG_WEIGHT || length_ps == 0)
         continue;
       if (i >= pass_end)
         {
@@ -201,7 +201,7 @@ collect_traffic (PsiGrid *grid, const PsiStep *step, const PsiRun *run)
         for (guint i = 0; i < rank->program->streams[s]->len; i++, times++)
           {
             const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
-            if (op->kind == PSI_OP_WORK)
+            if (psi_op_is_work (op))
               continue;
             const PsiTransferInfo *info = &g_array_index (step->infos, PsiTransferInfo, op->transfer);
             if (info->sent_bytes == 0)

@@ -26,14 +26,8 @@ char **
 psi_key_words (PsiKeyId key)
 {
   const char *choices = psi_keys[key].kind == PSI_KEY_KIND_BOOL ? "yes no" : psi_keys[key].choices;
-  g_auto (GStrv) all = g_strsplit (choices != NULL ? choices : "", " ", -1);
-  g_auto (GStrv) later = g_strsplit (psi_keys[key].later != NULL ? psi_keys[key].later : "", " ", -1);
-  g_autoptr (GStrvBuilder) words = g_strv_builder_new ();
 
-  for (char **word = all; *word != NULL; word++)
-    if (!g_strv_contains ((const char *const *) later, *word))
-      g_strv_builder_add (words, *word);
-  return g_strv_builder_end (words);
+  return g_strsplit (choices != NULL ? choices : "", " ", -1);
 }
 
 char *

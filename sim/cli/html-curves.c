@@ -30,6 +30,7 @@ static void
 append_spans (GString *out, Drawing *drawing, const PsiRankReport *rank)
 {
   gint64 at = 0;
+  guint n = 0;
 
   g_string_append (out, "\"spans\":[");
   if (rank->spans != NULL)
@@ -40,9 +41,15 @@ append_spans (GString *out, Drawing *drawing, const PsiRankReport *rank)
       for (guint i = 0; i < spans->len; i++)
         {
           const PsiSpan *span = &g_array_index (spans, PsiSpan, i);
-          gint64 start = tick_of (drawing->plan, span->start_ps), end = tick_of (drawing->plan, span->end_ps);
+          /* The page shows one step; only ranks that do not repeat with it have more. */
+          gboolean cut = drawing->plan->window_ps > drawing->plan->step_time_ps;
 
-          g_string_append_printf (out, "%s%u,%d,%d,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT, i > 0 ? "," : "",
+          if (cut && span->start_ps >= drawing->plan->step_time_ps)
+            continue;
+          gint64 start = tick_of (drawing->plan, span->start_ps),
+                 end = tick_of (drawing->plan, cut ? MIN (span->end_ps, drawing->plan->step_time_ps) : span->end_ps);
+
+          g_string_append_printf (out, "%s%u,%d,%d,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT, n++ > 0 ? "," : "",
                                   span->kind, span->micro_batch, span->stage, start - at, MAX (end - start, 0));
           at = start;
         }

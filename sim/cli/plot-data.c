@@ -319,12 +319,12 @@ psi_plot_data_timeline (const PsiPlanReport *plan, guint *ret_n_rows, char **ret
       const PsiRankReport *rank = rank_at (plan, g_array_index (chosen, guint, row));
       if (rank->spans == NULL)
         continue;
-      g_autoptr (GArray) spans = psi_thin_spans (rank->spans, plan->step_time_ps, MAX_SPANS / chosen->len, NULL);
+      g_autoptr (GArray) spans = psi_thin_spans (rank->spans, psi_plan_window_ps (plan), MAX_SPANS / chosen->len, NULL);
       for (guint s = 0; s < spans->len; s++)
         {
           const PsiSpan *span = &g_array_index (spans, PsiSpan, s);
           is_used[span->kind] = TRUE;
-          append_span (out, row, rank, span, plan->step_time_ps);
+          append_span (out, row, rank, span, psi_plan_window_ps (plan));
         }
     }
   for (guint k = 0; k < PSI_N_SPAN; k++)

@@ -122,7 +122,7 @@ add_plan_figures (GPtrArray *figures, const PsiReport *report, guint plan_index)
   char *kinds = NULL, *data;
   char step[G_ASCII_DTOSTR_BUF_SIZE];
 
-  g_ascii_dtostr (step, sizeof step, (double) plan->step_time_ps / 1e12);
+  g_ascii_dtostr (step, sizeof step, (double) psi_plan_window_ps (plan) / 1e12);
 #define TITLE(what) g_strdup_printf ("%s: %s, plan %s", what, model, plan->name)
   add_figure (figures, "memory.gp", g_strconcat (stem, "-memory", NULL), psi_plot_data_memory (plan),
               TITLE ("Memory of the fullest GPU"), number_text (capacity_bytes), NULL);
@@ -130,8 +130,9 @@ add_plan_figures (GPtrArray *figures, const PsiReport *report, guint plan_index)
   add_figure (figures, "memory-classes.gp", g_strconcat (stem, "-memory-classes", NULL), data,
               TITLE ("Memory of each GPU at its peak"), number_text (capacity_bytes), number_text (n_rows), NULL);
   data = psi_plot_data_timeline (plan, &n_rows, &kinds);
-  add_figure (figures, "timeline.gp", g_strconcat (stem, "-timeline", NULL), data, TITLE ("One step"),
-              number_text (n_rows), g_strdup (step), kinds, NULL);
+  add_figure (figures, "timeline.gp", g_strconcat (stem, "-timeline", NULL), data,
+              TITLE (plan->window_ps > plan->step_time_ps ? "Several steps" : "One step"), number_text (n_rows),
+              g_strdup (step), kinds, NULL);
   add_figure (figures, "traffic.gp", g_strconcat (stem, "-traffic", NULL), psi_plot_data_traffic (plan),
               TITLE ("Communication"), NULL);
 #undef TITLE

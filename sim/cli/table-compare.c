@@ -351,7 +351,7 @@ append_notes (GString *out, const PsiReport *report, const PsiTerminal *terminal
     "peak and device: the fullest GPU, allocated by tensors and as nvidia-smi shows; act. sum: activations of all "
     "GPUs together at the worst instant",
     "sent: by one GPU in a step, mean; chain: most messages that must pass one after another between two ops; delay: "
-    "mean age of the gradients",
+    "mean age of the gradients, in updates where the rule is asynchronous",
   };
   gboolean has_best = FALSE;
 

@@ -372,8 +372,14 @@ append_update (GString *out, const PsiPlanReport *plan, const PsiTerminal *termi
     g_string_append (out, "gradients are never stale");
   else
     {
-      g_autofree char *mean = psi_format_number (plan->delay_mean), *most = psi_format_number (plan->delay_max);
-      g_string_append_printf (out, "gradients are %s steps old on average, %s at most", mean, most);
+      g_autofree char *mean = psi_format_number (plan->delay_mean), *most = psi_format_number (plan->delay_max),
+                      *p90 = psi_format_number (plan->delay_p90);
+      gboolean counts_updates = strcmp (plan->update_rule, "asynchronous") == 0;
+
+      g_string_append_printf (out, "gradients are %s %s old on average, ", mean, counts_updates ? "updates" : "steps");
+      if (plan->delay_p90 > plan->delay_mean && plan->delay_p90 < plan->delay_max)
+        g_string_append_printf (out, "nine of ten at most %s, ", p90);
+      g_string_append_printf (out, "%s at most", most);
     }
   g_string_append_printf (out, "; %u parameter version%s\n", plan->parameter_versions,
                           plan->parameter_versions == 1 ? "" : "s");

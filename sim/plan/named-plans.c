@@ -52,6 +52,8 @@ const PsiNamedPlan psi_named_plans[] = {
     .summary = "pipeline that takes all micro-batches through one model part before the next" },
   { .name = "dualpipe", .pp_is_k = TRUE, .schedule = "dualpipe",
     .summary = "two pipelines in opposite directions on two copies of the model" },
+  { .name = "pipedream", .pp_is_k = TRUE, .schedule = "pipedream", .update = "asynchronous", .placement = "stage",
+    .summary = "pipeline that never flushes: an update after every micro-batch (or micro_batches of them), weights stashed" },
   { .name = "zero-1", .dp_is_n = TRUE, .schedule = "none", .zero = 1,
     .summary = "data parallelism with the optimizer state shared out" },
   { .name = "zero-2", .dp_is_n = TRUE, .schedule = "none", .zero = 2,
@@ -64,8 +66,8 @@ const PsiNamedPlan psi_named_plans[] = {
   { .name = "parameter-server", .dp_is_n = TRUE, .schedule = "none", .gradients = "parameter-server",
     .summary = "data parallelism whose gradients are gathered at a main rank" },
   { .name = "parameter-server-strategy", .alias_of = "parameter-server" },
-  { .name = "async", .dp_is_n = TRUE, .schedule = "none", .update = "asynchronous", .gradients = "parameter-server", .later = TRUE,
-    .summary = "parameter server without waiting: stale gradients" },
+  { .name = "async", .dp_is_n = TRUE, .schedule = "none", .update = "asynchronous", .gradients = "parameter-server",
+    .summary = "parameter server that applies each gradient when it comes: nobody waits, gradients are late" },
   { .name = NULL }
 };
 /* clang-format on */

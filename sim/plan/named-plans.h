@@ -15,7 +15,6 @@ typedef struct
   guint zero, vpp;      /* vpp: model parts per pipeline rank */
   const char *schedule, *update, *placement, *gradients;
   gboolean keeps_all; /* `single`: all micro-batches are kept at once */
-  gboolean later;     /* not in this version */
 } PsiNamedPlan;
 
 extern const PsiNamedPlan psi_named_plans[]; /* ends with name NULL */

@@ -5,8 +5,57 @@
 
 #include <string.h>
 
-/* Smallest largest part of a chain cut into at most n runs: bisection on the largest part, then a greedy cut that
- * leaves at least one layer for every part still to come. */
+/* Fill parts up to the limit from the first on, leaving at least one layer for every part still to come. */
+static void
+cut_from_start (const double *cost, guint n_layers, guint n_parts, double limit, guint *first)
+{
+  double sum = 0;
+  guint part = 0;
+
+  first[0] = 0;
+  for (guint l = 0; l < n_layers; l++)
+    {
+      gboolean must = n_layers - l == n_parts - part - 1; /* one layer for each part that is left */
+
+      if (l > first[part] && part + 1 < n_parts && (must || sum + cost[l] > limit))
+        {
+          first[++part] = l;
+          sum = 0;
+        }
+      sum += cost[l];
+    }
+  first[n_parts] = n_layers;
+}
+
+/* From the last part on, each takes its share of what is left, rounded up to whole layers, so that where parts differ
+ * the first ones, whose activations live longest, are the smaller. FALSE if that breaks the limit. */
+static gboolean
+cut_evenly_from_end (const double *cost, guint n_layers, guint n_parts, double limit, guint *first)
+{
+  double rest = 0;
+  guint end = n_layers;
+
+  for (guint l = 0; l < n_layers; l++)
+    rest += cost[l];
+  first[n_parts] = n_layers;
+  for (guint part = n_parts; part-- > 1;)
+    {
+      double share = rest / (part + 1) * (1 - 1e-12), sum = 0;
+      guint begin = end;
+
+      while (begin > part && sum < share && sum + cost[begin - 1] <= limit)
+        sum += cost[--begin];
+      if (begin == end)
+        return FALSE;
+      first[part] = end = begin;
+      rest -= sum;
+    }
+  first[0] = 0;
+  return rest <= limit;
+}
+
+/* Smallest largest part of a chain cut into at most n runs: bisection on the largest part, then a cut within that
+ * limit. */
 static void
 cut_by_cost (const double *cost, guint n_layers, guint n_parts, guint *first)
 {
@@ -36,21 +85,9 @@ cut_by_cost (const double *cost, guint n_layers, guint n_parts, guint *first)
       else
         low = limit;
     }
-  double sum = 0, limit = high * (1 + 1e-12);
-  guint part = 0;
-  first[0] = 0;
-  for (guint l = 0; l < n_layers; l++)
-    {
-      gboolean must = n_layers - l == n_parts - part - 1; /* one layer for each part that is left */
-
-      if (l > first[part] && part + 1 < n_parts && (must || sum + cost[l] > limit))
-        {
-          first[++part] = l;
-          sum = 0;
-        }
-      sum += cost[l];
-    }
-  first[n_parts] = n_layers;
+  double limit = high * (1 + 1e-12);
+  if (!cut_evenly_from_end (cost, n_layers, n_parts, limit, first))
+    cut_from_start (cost, n_layers, n_parts, limit, first);
 }
 
 /* nanotron (parallel/pipeline_parallel, get_block_compute_costs): walking the layers, a part ends with the layer at
@@ -124,6 +161,22 @@ cut_evenly (guint before, guint n, guint n_layers, guint n_parts, guint *first)
   first[n_parts] = n_layers;
 }
 
+/* Every part but the last ends with its share of the vocabulary. */
+static void
+cut_after_vocabulary (const PsiModel *model, guint n_parts, guint *first)
+{
+  guint part = 0, n_layers = model->layers->len;
+
+  for (guint l = 0; l < n_layers && part + 1 < n_parts; l++)
+    {
+      const PsiLayerKind *kind = psi_model_kind (model, g_array_index (model->layers, PsiLayer, l).kind);
+
+      if (strcmp (kind->name, "vocabulary") == 0)
+        first[++part] = l + 1;
+    }
+  first[n_parts] = n_layers;
+}
+
 gboolean
 psi_partition_cut (const PsiModel *model, guint n_parts, const PsiSettings *settings, const double *cost,
                    PsiPartition *ret_partition, GError **error)
@@ -163,7 +216,12 @@ psi_partition_cut (const PsiModel *model, guint n_parts, const PsiSettings *sett
       rule = framework->cut_past_share ? "nanotron" : even ? "layers" : even_ends ? "layers+2" : "flops";
     }
 
-  if (strcmp (rule, "layers") == 0)
+  if (model->vocabulary_shards > 0)
+    {
+      rule = "vocabulary";
+      cut_after_vocabulary (model, n_parts, first);
+    }
+  else if (strcmp (rule, "layers") == 0)
     cut_evenly (model->first_block, blocks, n_layers, n_parts, first);
   else if (strcmp (rule, "layers+2") == 0)
     cut_evenly (0, n_layers, n_layers, n_parts, first);

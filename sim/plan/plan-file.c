@@ -42,6 +42,73 @@ run_length (const PsiSchedule *file)
   return longest;
 }
 
+/* The next token from *position on that is no update, which moves past it; NULL at the end. */
+static const PsiToken *
+next_work (const GArray *list, guint *position)
+{
+  while (*position < list->len)
+    {
+      const PsiToken *token = &g_array_index (list, PsiToken, (*position)++);
+
+      if (token->kind != PSI_TOKEN_UPDATE)
+        return token;
+    }
+  return NULL;
+}
+
+/* The same work in the same order, whatever repetition it is counted for (`n`: micro-batches of one). Updates come
+ * where causality lets them. */
+static gboolean
+same_tokens (const GArray *a, const GArray *b, gint64 n)
+{
+  guint i = 0, j = 0;
+
+  for (;;)
+    {
+      const PsiToken *x = next_work (a, &i), *y = next_work (b, &j);
+
+      if (x == NULL || y == NULL)
+        return x == y;
+      if (x->kind != y->kind || x->chunk != y->chunk || (x->micro_batch - y->micro_batch) % n != 0 ||
+          (x->kind == PSI_TOKEN_FORWARD && x->stale != y->stale))
+        return FALSE;
+    }
+}
+
+static gboolean
+same_lists (const PsiSchedule *a, const PsiSchedule *b)
+{
+  gint64 n = MAX (a->steps, 1) * a->micro_batches;
+
+  if (a->n_ranks != b->n_ranks || a->n_chunks != b->n_chunks || MAX (b->steps, 1) * b->micro_batches != n)
+    return FALSE;
+  for (guint r = 0; r < a->n_ranks; r++)
+    if (!same_tokens (a->lists[r], b->lists[r], n))
+      return FALSE;
+  return TRUE;
+}
+
+/* Is it the order of PipeDream? That does not depend on times. */
+static gboolean
+is_pipedream (const PsiSchedule *file)
+{
+  g_autofree gint64 *ones = g_new (gint64, file->n_parts);
+  PsiScheduleShape shape = { .micro_batches = 1,
+                             .workers = (guint) file->micro_batches,
+                             .stages = file->n_parts,
+                             .placement = PSI_PLACEMENT_STAGE,
+                             .by_stage = TRUE,
+                             .forward_ps = ones,
+                             .backward_ps = ones };
+
+  for (guint part = 0; part < file->n_parts; part++)
+    ones[part] = 1;
+  g_autoptr (PsiSchedule) built = psi_schedule_pipedream.build (&shape, NULL);
+  g_autofree char *text = built != NULL ? psi_schedule_to_text (built, 1, NULL) : NULL;
+  g_autoptr (PsiSchedule) printed = text != NULL ? psi_schedule_parse (text, "pipedream", NULL) : NULL;
+  return printed != NULL && same_lists (printed, file);
+}
+
 static gboolean
 choose_cyclic (PsiPlan *plan, const PsiSettings *s, GError **error)
 {
@@ -82,6 +149,11 @@ choose_cyclic (PsiPlan *plan, const PsiSettings *s, GError **error)
                    "%s: lists with 'U' have one chunk on each rank of a pipeline, not %u",
                    psi_settings_where (s, PSI_KEY_SCHEDULE), file->n_chunks);
       return FALSE;
+    }
+  if (plan->placement == PSI_PLACEMENT_STAGE && file->n_parts > 1 && is_pipedream (file))
+    {
+      plan->schedule = &psi_schedule_pipedream;
+      plan->update = PSI_UPDATE_ASYNCHRONOUS;
     }
   if (owned && plan->placement == PSI_PLACEMENT_SEPARATE)
     plan->zero = 3; /* only its owner updates a part: one copy that travels */
@@ -219,52 +291,6 @@ psi_plan_file_degrees (PsiPlan *plan, const PsiSettings *s, GError **error)
 
 /* ---- From a file with updates to a cyclic order ---- */
 
-/* The next token from *position on that is no update, which moves past it; NULL at the end. */
-static const PsiToken *
-next_work (const GArray *list, guint *position)
-{
-  while (*position < list->len)
-    {
-      const PsiToken *token = &g_array_index (list, PsiToken, (*position)++);
-
-      if (token->kind != PSI_TOKEN_UPDATE)
-        return token;
-    }
-  return NULL;
-}
-
-/* The same work in the same order, whatever repetition it is counted for (`n`: micro-batches of one). Updates come
- * where causality lets them. */
-static gboolean
-same_tokens (const GArray *a, const GArray *b, gint64 n)
-{
-  guint i = 0, j = 0;
-
-  for (;;)
-    {
-      const PsiToken *x = next_work (a, &i), *y = next_work (b, &j);
-
-      if (x == NULL || y == NULL)
-        return x == y;
-      if (x->kind != y->kind || x->chunk != y->chunk || (x->micro_batch - y->micro_batch) % n != 0 ||
-          (x->kind == PSI_TOKEN_FORWARD && x->stale != y->stale))
-        return FALSE;
-    }
-}
-
-static gboolean
-same_lists (const PsiSchedule *a, const PsiSchedule *b)
-{
-  gint64 n = MAX (a->steps, 1) * a->micro_batches;
-
-  if (a->n_ranks != b->n_ranks || a->n_chunks != b->n_chunks || MAX (b->steps, 1) * b->micro_batches != n)
-    return FALSE;
-  for (guint r = 0; r < a->n_ranks; r++)
-    if (!same_tokens (a->lists[r], b->lists[r], n))
-      return FALSE;
-  return TRUE;
-}
-
 /* The file's order and versions in place of those of the cyclic order `built` of the same shape. */
 static gboolean
 take_order (const PsiSchedule *file, PsiSchedule *built, GError **error)
@@ -307,7 +333,7 @@ take_order (const PsiSchedule *file, PsiSchedule *built, GError **error)
 PsiSchedule *
 psi_plan_cyclic_from_file (const PsiPlan *plan, const PsiScheduleShape *shape, GError **error)
 {
-  g_autoptr (PsiSchedule) built = psi_schedule_cyclic.build (shape, error);
+  g_autoptr (PsiSchedule) built = plan->schedule->build (shape, error);
   g_autofree char *text = built != NULL ? psi_schedule_to_text (built, 1, NULL) : NULL;
   g_autoptr (PsiSchedule) printed = text != NULL ? psi_schedule_parse (text, "cyclic", NULL) : NULL;
 

@@ -1,163 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan.h"
 
-#include "nearest.h"
+#include "plan-check.h"
 #include "plan-file.h"
+#include "plan-precision.h"
+#include "plan-private.h"
 
 #include <string.h>
 
 G_DEFINE_QUARK (psi_plan_error, psi_plan_error)
 
-const char *const psi_update_names[] = { "synchronous", "cyclic-v1", "cyclic-v2", NULL };
-static const char *const placement_names[] = { "separate", "shared", "stage", NULL };
 static const char *const recompute_names[] = { "none", "selective", "full", NULL };
+static const char *const vocabulary_names[] = { "no", "vocab-1", "vocab-2", "interlaced", NULL };
 static const char *const offload_names[] = { "none", "optimizer", "activations", "parameters", NULL };
 
 #define DEFAULT_STAGES 4
 #define PYTORCH_BUCKET_BYTES (25 * 1024 * 1024) /* torch DistributedDataParallel, bucket_cap_mb */
 #define MEGATRON_DROPOUT 0.1
 #define MEGATRON_BUCKET_ELEMENTS 40000000 /* Megatron-LM, max(40e6, 1e6 dp) elements of a bucket */
-
-static guint
-index_of (const char *const *names, const char *word)
-{
-  guint i = 0;
-
-  while (strcmp (names[i], word) != 0)
-    i++;
-  return i;
-}
-
-static gboolean refuse (GError **error, int code, const char *where, const char *format, ...) G_GNUC_PRINTF (4, 5);
-
-static gboolean
-refuse (GError **error, int code, const char *where, const char *format, ...)
-{
-  va_list arguments;
-
-  va_start (arguments, format);
-  g_autofree char *text = g_strdup_vprintf (format, arguments);
-  va_end (arguments);
-  g_set_error (error, PSI_PLAN_ERROR, code, "%s: %s", where, text);
-  return FALSE;
-}
-
-/* A written number, or 0. */
-static guint
-written (const PsiSettings *s, PsiKeyId key)
-{
-  return psi_settings_has (s, key) ? (guint) psi_settings_count (s, key) : 0;
-}
-
-/* A written word, else the strategy's, else the last resort. */
-static const char *
-chosen (const PsiSettings *s, PsiKeyId key, const char *preset, const char *otherwise)
-{
-  if (psi_settings_has (s, key))
-    return psi_settings_text (s, key);
-  return preset != NULL ? preset : otherwise;
-}
-
-static void assume (PsiPlan *plan, const char *format, ...) G_GNUC_PRINTF (2, 3);
-
-static void
-assume (PsiPlan *plan, const char *format, ...)
-{
-  va_list arguments;
-
-  va_start (arguments, format);
-  g_ptr_array_add (plan->assumptions, g_strdup_vprintf (format, arguments));
-  va_end (arguments);
-}
-
-static gboolean
-find_named (PsiPlan *plan, const PsiSettings *s, GError **error)
-{
-  const char *name = psi_settings_has (s, PSI_KEY_PLAN) ? psi_settings_text (s, PSI_KEY_PLAN) : NULL;
-
-  if (name == NULL)
-    return TRUE;
-  plan->named = psi_named_plan_find (name);
-  if (plan->named == NULL)
-    {
-      g_autoptr (GPtrArray) names = g_ptr_array_new ();
-
-      for (const PsiNamedPlan *row = psi_named_plans; row->name != NULL; row++)
-        g_ptr_array_add (names, (gpointer) row->name);
-      g_ptr_array_add (names, NULL);
-      const char *near = psi_nearest (name, (const char *const *) names->pdata);
-      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_UNKNOWN, "unknown plan '%s'%s%s%s", name,
-                   near != NULL ? " (did you mean '" : " (see: psisim list plans", near != NULL ? near : "",
-                   near != NULL ? "'?)" : ")");
-      return FALSE;
-    }
-  if (plan->named->later)
-    {
-      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_LATER, "plan '%s' is not in this version", name);
-      return FALSE;
-    }
-  return TRUE;
-}
-
-/* Words that choose what kind of plan it is. */
-static gboolean
-choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error)
-{
-  static const PsiNamedPlan no_name = { .name = NULL };
-  const PsiNamedPlan *named = plan->named != NULL ? plan->named : &no_name;
-  const char *placement = chosen (s, PSI_KEY_PLACEMENT, named->placement, "separate");
-  const char *update = chosen (s, PSI_KEY_UPDATE, named->update, "synchronous");
-  const char *schedule = chosen (s, PSI_KEY_SCHEDULE, named->schedule, NULL);
-
-  plan->placement = (PsiPlacement) index_of (placement_names, placement);
-  plan->keeps_all = named->keeps_all;
-  plan->parameter_server =
-      strcmp (chosen (s, PSI_KEY_GRADIENTS, named->gradients, "all-reduce"), "parameter-server") == 0;
-  plan->zero = psi_settings_has (s, PSI_KEY_ZERO) ? (guint) psi_settings_count (s, PSI_KEY_ZERO) : named->zero;
-  if (schedule == NULL)
-    schedule = written (s, PSI_KEY_PP) > 1 ? "1f1b" : "none";
-  plan->schedule = psi_schedule_kind_find (schedule);
-  if (plan->schedule == NULL)
-    return psi_plan_choose_file (plan, s, error);
-  plan->cyclic = plan->schedule->cyclic;
-  if (plan->schedule == &psi_schedule_pipedream_2bw)
-    {
-      /* One rank for each stage, every gradient one step old. */
-      if (!psi_settings_has (s, PSI_KEY_PLACEMENT))
-        plan->placement = PSI_PLACEMENT_STAGE;
-      if (!psi_settings_has (s, PSI_KEY_UPDATE))
-        update = "cyclic-v1";
-      if (plan->placement != PSI_PLACEMENT_STAGE || strcmp (update, "cyclic-v1") != 0 || plan->parameter_server)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SCHEDULE),
-                       "'%s' goes with placement stage, update cyclic-v1 and gradients all-reduce only", schedule);
-    }
-  plan->update =
-      (PsiUpdateRule) index_of (psi_update_names, plan->schedule == &psi_schedule_cyclic &&
-                                                          !psi_settings_has (s, PSI_KEY_UPDATE) && named->update == NULL
-                                                      ? "cyclic-v2"
-                                                      : update);
-  if (plan->cyclic != (plan->update != PSI_UPDATE_SYNCHRONOUS))
-    return refuse (
-        error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_UPDATE),
-        "'%s' does not go with schedule '%s' (cyclic schedules update by cyclic-v1 or cyclic-v2, others synchronously)",
-        update, schedule);
-  if (!plan->cyclic &&
-      (plan->placement == PSI_PLACEMENT_STAGE || (plan->placement == PSI_PLACEMENT_SHARED && !plan->keeps_all)))
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PLACEMENT),
-                   "'%s' goes with cyclic schedules only", placement);
-  return TRUE;
-}
-
-/* When the workers of a cyclic plan begin. */
-static gboolean
-choose_delay (PsiPlan *plan, const PsiSettings *s, GError **error)
-{
-  plan->random_delay = strcmp (psi_settings_text (s, PSI_KEY_DELAY), "random") == 0;
-  if (plan->random_delay && (!plan->cyclic || plan->placement != PSI_PLACEMENT_SEPARATE || plan->zero > 0))
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_DELAY),
-                   "'random' goes with cyclic schedules, placement separate and zero 0 only");
-  return TRUE;
-}
 
 /* The degrees, in the order the manual lists. */
 static gboolean
@@ -167,19 +27,20 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
     return psi_plan_file_degrees (plan, s, error);
 
   const PsiNamedPlan *named = plan->named;
-  guint gpus = written (s, PSI_KEY_GPUS), stages = written (s, PSI_KEY_STAGES);
-  guint dp = written (s, PSI_KEY_DP), tp = written (s, PSI_KEY_TP), pp = written (s, PSI_KEY_PP);
+  guint gpus = psi_plan_written (s, PSI_KEY_GPUS), stages = psi_plan_written (s, PSI_KEY_STAGES);
+  guint dp = psi_plan_written (s, PSI_KEY_DP), tp = psi_plan_written (s, PSI_KEY_TP),
+        pp = psi_plan_written (s, PSI_KEY_PP);
   gboolean pp_is_k = named != NULL ? named->pp_is_k : pp > 1;
   gboolean dp_is_n = named != NULL && named->dp_is_n;
   gboolean separate = plan->placement == PSI_PLACEMENT_SEPARATE;
-  gboolean stream = plan->schedule == &psi_schedule_pipedream_2bw; /* every micro-batch is a worker */
-  guint vpp = written (s, PSI_KEY_VPP);
+  gboolean stream = psi_plan_is_stream (plan);
+  guint vpp = psi_plan_written (s, PSI_KEY_VPP);
 
   if (stream && dp > 1)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_DP),
-                   "'%u' does not go with schedule '%s'", dp, plan->schedule->name);
-  plan->cp = MAX (written (s, PSI_KEY_CP), 1);
-  plan->ep = MAX (written (s, PSI_KEY_EP), 1);
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_DP),
+                            "'%u' does not go with schedule '%s'", dp, plan->schedule->name);
+  plan->cp = MAX (psi_plan_written (s, PSI_KEY_CP), 1);
+  plan->ep = MAX (psi_plan_written (s, PSI_KEY_EP), 1);
   if (vpp == 0)
     vpp = plan->schedule->chunks > 0 ? plan->schedule->chunks : 1;
   plan->vpp = vpp;
@@ -190,16 +51,17 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
       /* cdp+mp, cdp+pp: the model is cut over GPUs; pp is not a degree of its own. */
       plan->by_stage = pp_is_k || stream || plan->placement == PSI_PLACEMENT_STAGE;
       if (pp > 1 && stages > 1 && pp != stages)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
-                       "'%u' does not equal stages '%u'", pp, stages);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
+                                "'%u' does not equal stages '%u'", pp, stages);
       if (pp > 1 && !plan->by_stage)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
-                       "'%u' does not go with plan '%s' (its workers hold all stages; cdp+pp and cdp+mp cut the model)",
-                       pp, named != NULL ? named->name : "cyclic");
+        return psi_plan_refuse (
+            error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PP),
+            "'%u' does not go with plan '%s' (its workers hold all stages; cdp+pp and cdp+mp cut the model)", pp,
+            named != NULL ? named->name : "cyclic");
       stages = MAX (stages, pp);
       if (vpp > 1)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP),
-                       "'%u' does not go with cyclic schedules", vpp);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP),
+                                "'%u' does not go with cyclic schedules", vpp);
       pp = 1;
     }
   else if (pp == 0 && pp_is_k && stages == 0 && gpus > 0)
@@ -207,22 +69,22 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
       guint others = MAX (dp, 1) * MAX (tp, 1) * plan->cp;
 
       if (gpus % others != 0)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
-                       "'%u' is not a multiple of dp x tp x cp = %u", gpus, others);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                                "'%u' is not a multiple of dp x tp x cp = %u", gpus, others);
       pp = gpus / others;
     }
   else if (pp == 0 && pp_is_k)
     {
       if (stages == 0)
         {
-          guint n = MAX (dp, dp_is_n ? written (s, PSI_KEY_WORKERS) : 0);
+          guint n = MAX (dp, dp_is_n ? psi_plan_written (s, PSI_KEY_WORKERS) : 0);
 
           stages = source->is_uniform && n > 0 ? n : DEFAULT_STAGES;
-          assume (plan, "stages = %u: neither gpus, pp nor stages is written", stages);
+          psi_plan_assume (plan, "stages = %u: neither gpus, pp nor stages is written", stages);
         }
       if (stages * copies % vpp != 0)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
-                       "'%u' is not a multiple of vpp = %u", stages, vpp);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
+                                "'%u' is not a multiple of vpp = %u", stages, vpp);
       pp = stages * copies / vpp;
     }
   pp = MAX (pp, 1);
@@ -234,8 +96,8 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
           guint others = MAX (dp, 1) * plan->cp * pp;
 
           if (gpus % others != 0)
-            return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
-                           "'%u' is not a multiple of dp x cp x pp = %u", gpus, others);
+            return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                                    "'%u' is not a multiple of dp x cp x pp = %u", gpus, others);
           tp = gpus / others;
         }
       else
@@ -244,18 +106,20 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   tp = MAX (tp, 1);
 
   /* N as far as it is known before K. */
-  guint n = dp > 0 ? dp : dp_is_n ? written (s, PSI_KEY_WORKERS) : named != NULL ? 1 : 0;
+  guint n = dp > 0 ? dp : dp_is_n ? psi_plan_written (s, PSI_KEY_WORKERS) : named != NULL ? 1 : 0;
   if (stream)
     n = psi_settings_has (s, PSI_KEY_MICRO_BATCHES) || !psi_settings_has (s, PSI_KEY_GLOBAL_BATCH)
-            ? written (s, PSI_KEY_MICRO_BATCHES)
-            : written (s, PSI_KEY_GLOBAL_BATCH) / (guint) psi_settings_count (s, PSI_KEY_MICRO_BATCH);
+            ? psi_plan_written (s, PSI_KEY_MICRO_BATCHES)
+            : psi_plan_written (s, PSI_KEY_GLOBAL_BATCH) / (guint) psi_settings_count (s, PSI_KEY_MICRO_BATCH);
+  if (n == 0 && plan->schedule == &psi_schedule_pipedream)
+    n = 1;
   if (n == 0 && gpus > 0 && separate)
     {
       guint others = tp * plan->cp * pp;
 
       if (gpus % others != 0)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
-                       "'%u' is not a multiple of tp x cp x pp = %u", gpus, others);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                                "'%u' is not a multiple of tp x cp x pp = %u", gpus, others);
       n = gpus / others;
     }
   else if (n == 0 && named == NULL && !stream)
@@ -264,12 +128,13 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   if (pp > 1)
     {
       if (vpp % copies != 0)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP),
-                       "'%u' does not go with schedule '%s', which keeps every part on %u ranks", vpp,
-                       plan->schedule->name, copies);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP),
+                                "'%u' does not go with schedule '%s', which keeps every part on %u ranks", vpp,
+                                plan->schedule->name, copies);
       if (stages > 0 && stages != pp * vpp / copies)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
-                       "'%u' does not equal pp x vpp%s = %u", stages, copies > 1 ? " / 2" : "", pp * vpp / copies);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_STAGES),
+                                "'%u' does not equal pp x vpp%s = %u", stages, copies > 1 ? " / 2" : "",
+                                pp * vpp / copies);
       stages = pp * vpp / copies;
     }
   else if (stages == 0 && plan->by_stage && plan->placement == PSI_PLACEMENT_STAGE && gpus > 0)
@@ -286,7 +151,7 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   if (n == 0)
     {
       n = stages > 0 ? stages : DEFAULT_STAGES;
-      assume (plan, "%u workers: neither gpus, dp nor workers is written", n);
+      psi_plan_assume (plan, "%u workers: neither gpus, dp nor workers is written", n);
     }
   plan->stages = !source->is_uniform && pp == 1 && !plan->cyclic ? 1 : MAX (stages, 1);
   plan->dp = n;
@@ -296,28 +161,29 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   if (plan->by_stage && plan->placement == PSI_PLACEMENT_STAGE)
     plan->gpus = plan->stages * tp * plan->cp;
   if (plan->by_stage && plan->placement == PSI_PLACEMENT_SEPARATE)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PLACEMENT),
-                   "'separate' does not go with a cyclic plan over stages (shared, stage)");
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_PLACEMENT),
+                            "'separate' does not go with a cyclic plan over stages (shared, stage)");
   if (gpus > 0 && plan->gpus > 0 && gpus != plan->gpus)
     {
       if (!separate)
-        return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
-                       "'%u', but this plan runs on %u", gpus, plan->gpus);
-      return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
-                     "'%u' does not equal dp x tp x cp x pp = %u x %u x %u x %u = %u", gpus, n, tp, plan->cp, pp,
-                     plan->gpus);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                                "'%u', but this plan runs on %u", gpus, plan->gpus);
+      return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GPUS),
+                              "'%u' does not equal dp x tp x cp x pp = %u x %u x %u x %u = %u", gpus, n, tp, plan->cp,
+                              pp, plan->gpus);
     }
   if ((guint64) n * tp * plan->cp * pp > 4000000)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, "[plan] dp", "%u x tp %u x cp %u x pp %u is more than 4,000,000 GPUs",
-                   n, tp, plan->cp, pp);
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, "[plan] dp",
+                            "%u x tp %u x cp %u x pp %u is more than 4,000,000 GPUs", n, tp, plan->cp, pp);
   if ((n * plan->cp) % plan->ep != 0)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_EP),
-                   "'%u' does not divide dp x cp = %u", plan->ep, n * plan->cp);
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_EP),
+                            "'%u' does not divide dp x cp = %u", plan->ep, n * plan->cp);
   if (plan->schedule == &psi_schedule_none && pp > 1)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SCHEDULE),
-                   "'none' does not go with pp = %u", pp);
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SCHEDULE),
+                            "'none' does not go with pp = %u", pp);
   if (vpp > 1 && pp == 1)
-    return refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP), "'%u' needs pp > 1", vpp);
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VPP), "'%u' needs pp > 1",
+                            vpp);
   return TRUE;
 }
 
@@ -338,123 +204,71 @@ resolve_batch (PsiPlan *plan, const PsiSettings *s, GError **error)
 
       plan->worker_batches = psi_settings_counts (s, PSI_KEY_WORKER_BATCHES, &n_workers);
       if (plan->cyclic || plan->by_stage || plan->pp > 1 || plan->keeps_all)
-        return refuse (error, PSI_PLAN_ERROR_BATCH, where, "uneven batches need data parallelism without a pipeline");
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_BATCH, where,
+                                "uneven batches need data parallelism without a pipeline");
       if (n_workers != plan->dp)
-        return refuse (error, PSI_PLAN_ERROR_BATCH, where, "'%u' numbers for dp = %u workers", n_workers, plan->dp);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_BATCH, where, "'%u' numbers for dp = %u workers", n_workers,
+                                plan->dp);
       for (guint i = 0; i < n_workers; i++)
         sum += plan->worker_batches[i];
       if (several > 1)
-        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES),
-                       "'%" G_GINT64_FORMAT "' does not go with worker_batches", several);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES),
+                                "'%" G_GINT64_FORMAT "' does not go with worker_batches", several);
       if (global > 0 && global != sum)
-        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
-                       "'%" G_GINT64_FORMAT "' is not the sum of worker_batches, %" G_GINT64_FORMAT, global, sum);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
+                                "'%" G_GINT64_FORMAT "' is not the sum of worker_batches, %" G_GINT64_FORMAT, global,
+                                sum);
       plan->global_batch = sum;
       plan->micro_batch = plan->worker_batches[0];
       plan->micro_batches = 1;
-      assume (plan, "gradients are weighted by the samples of each worker, n_k / n; a plain mean would be wrong");
+      psi_plan_assume (plan,
+                       "gradients are weighted by the samples of each worker, n_k / n; a plain mean would be wrong");
       return TRUE;
     }
   if (plan->file != NULL)
     several = plan->micro_batches;
-  else if (plan->schedule == &psi_schedule_pipedream_2bw)
+  else if (psi_plan_is_stream (plan))
     several = 1;
   else if (several == 0 && global == 0)
-    several =
-        plan->keeps_all || plan->cyclic                                        ? 1
-        : plan->schedule->copies > 1                                           ? 2 * plan->pp
-        : plan->named != NULL && plan->named->dp_is_n && !plan->named->pp_is_k ? 1
-        : plan->named != NULL &&
-                (plan->pp > 1 || plan->named == psi_named_plan_find ("accumulate") || plan->named->pp_is_k)
-            ? (plan->named->dp_is_n ? 1 : MAX (plan->stages, plan->named->pp_is_k ? 1 : written (s, PSI_KEY_STAGES)))
-            : 1;
+    several = plan->keeps_all || plan->cyclic                                        ? 1
+              : plan->schedule->copies > 1                                           ? 2 * plan->pp
+              : plan->named != NULL && plan->named->dp_is_n && !plan->named->pp_is_k ? 1
+              : plan->named != NULL &&
+                      (plan->pp > 1 || plan->named == psi_named_plan_find ("accumulate") || plan->named->pp_is_k)
+                  ? (plan->named->dp_is_n
+                         ? 1
+                         : MAX (plan->stages, plan->named->pp_is_k ? 1 : psi_plan_written (s, PSI_KEY_STAGES)))
+                  : 1;
   if (several == 0)
     {
       if (global % (size * dp) != 0)
-        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
-                       "'%" G_GINT64_FORMAT "' is not a multiple of micro_batch x dp = %" G_GINT64_FORMAT
-                       " x %" G_GINT64_FORMAT,
-                       global, size, dp);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
+                                "'%" G_GINT64_FORMAT "' is not a multiple of micro_batch x dp = %" G_GINT64_FORMAT
+                                " x %" G_GINT64_FORMAT,
+                                global, size, dp);
       several = global / (size * dp);
     }
   else if (global > 0 && !sized)
     {
       if (global % (several * dp) != 0)
-        return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
-                       "'%" G_GINT64_FORMAT "' is not a multiple of micro_batches x dp = %" G_GINT64_FORMAT
-                       " x %" G_GINT64_FORMAT,
-                       global, several, dp);
+        return psi_plan_refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
+                                "'%" G_GINT64_FORMAT "' is not a multiple of micro_batches x dp = %" G_GINT64_FORMAT
+                                " x %" G_GINT64_FORMAT,
+                                global, several, dp);
       size = global / (several * dp);
     }
   else if (global > 0 && global != size * several * dp)
-    return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
-                   "'%" G_GINT64_FORMAT "' does not equal micro_batch x micro_batches x dp = %" G_GINT64_FORMAT, global,
-                   size * several * dp);
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_GLOBAL_BATCH),
+                            "'%" G_GINT64_FORMAT
+                            "' does not equal micro_batch x micro_batches x dp = %" G_GINT64_FORMAT,
+                            global, size * several * dp);
   if (several > 1000000 || several * plan->stages > 20000000)
-    return refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES),
-                   "'%" G_GINT64_FORMAT "' micro-batches are more than a million", several);
+    return psi_plan_refuse (error, PSI_PLAN_ERROR_BATCH, psi_settings_where (s, PSI_KEY_MICRO_BATCHES),
+                            "'%" G_GINT64_FORMAT "' micro-batches are more than a million", several);
   plan->micro_batch = size;
   plan->micro_batches = several;
   plan->global_batch = size * several * dp;
   return TRUE;
-}
-
-/* Bytes of parameters, gradients and optimizer. Mixed precision keeps an fp32 master copy beside the two moments of
- * Adam (12 bytes, K = 12 of ZeRO, arXiv 1910.02054); plain fp32 needs no master copy. */
-static void
-resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *source)
-{
-  static const struct
-  {
-    const char *name;
-    double moments_bytes; /* per element, beside the master copy */
-  } optimizers[] = { { "none", 0 }, { "sgd", 0 }, { "momentum", 4 }, { "adam", 8 }, { "adam8bit", 2 }, { NULL, 0 } };
-  static const struct
-  {
-    const char *name;
-    PsiDtype dtype;
-    guint bytes;
-  } formats[] = { { "bf16", PSI_DTYPE_BF16, 2 },
-                  { "fp16", PSI_DTYPE_FP16, 2 },
-                  { "fp32", PSI_DTYPE_FP32, 4 },
-                  { "fp8", PSI_DTYPE_FP8, 2 },
-                  { "mxfp8", PSI_DTYPE_MXFP8, 2 },
-                  { "nvfp4", PSI_DTYPE_NVFP4, 2 },
-                  { NULL, 0, 0 } };
-  const char *precision = psi_settings_text (s, PSI_KEY_PRECISION);
-  const char *optimizer = chosen (s, PSI_KEY_OPTIMIZER, NULL, source->is_uniform ? "none" : "adam");
-  const char *gradient = chosen (s, PSI_KEY_GRAD_DTYPE, NULL, NULL);
-  guint p = 0, o = 0, g = 0;
-
-  while (strcmp (formats[p].name, precision) != 0)
-    p++;
-  while (strcmp (optimizers[o].name, optimizer) != 0)
-    o++;
-  plan->dtype = formats[p].dtype;
-  plan->parameter_bytes_each = formats[p].bytes;
-  guint held = plan->memory->gradient_bytes[plan->dtype == PSI_DTYPE_FP16];
-  plan->gradient_bytes_each = formats[p].bytes == 4 ? 4 : MIN (held, 4);
-  if (gradient != NULL)
-    {
-      while (strcmp (formats[g].name, gradient) != 0)
-        g++;
-      plan->gradient_bytes_each = formats[g].bytes;
-    }
-  if (formats[p].bytes < 4 && !source->is_uniform)
-    plan->extra_gradient_bytes_each = (gradient == NULL ? held - MIN (held, 4) : 0) +
-                                      (plan->micro_batches > 1 ? plan->memory->autograd_gradient_bytes : 0) +
-                                      (plan->dp > 1 ? plan->memory->bucket_copy_bytes : 0);
-  plan->has_optimizer = o > 0;
-  if (plan->memory->plain_optimizer && !source->is_uniform)
-    plan->optimizer_bytes_each = optimizers[o].moments_bytes * plan->parameter_bytes_each / 4;
-  else
-    plan->optimizer_bytes_each = optimizers[o].moments_bytes + (o > 0 && plan->parameter_bytes_each < 4 ? 4 : 0);
-  /* Each state is read and written, the gradient read, the parameter written. */
-  plan->optimizer_traffic_each =
-      o > 0 ? 2 * plan->optimizer_bytes_each + plan->gradient_bytes_each + 2 * plan->parameter_bytes_each : 0;
-  if (!source->is_uniform)
-    assume (plan, "%s: %u bytes per parameter, %u per gradient, %g of optimizer state (%s)", precision,
-            plan->parameter_bytes_each, plan->gradient_bytes_each, plan->optimizer_bytes_each, optimizer);
 }
 
 /* Megatron trains its gpt, bert and t5 with hidden_dropout = attention_dropout = 0.1 unless told otherwise. */
@@ -468,7 +282,7 @@ resolve_dropout (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
       !g_strv_contains (families, source->dimensions->family))
     return;
   plan->dropout = MEGATRON_DROPOUT;
-  assume (plan, "dropout = %g, the framework's default", plan->dropout);
+  psi_plan_assume (plan, "dropout = %g, the framework's default", plan->dropout);
 }
 
 /* "flash-2", or "flash": the framework's. */
@@ -476,6 +290,27 @@ static guint
 flash_generation (const PsiPlan *plan, const char *attention)
 {
   return strncmp (attention, "flash-", 6) == 0 ? (guint) (attention[6] - '0') : plan->framework->flash;
+}
+
+/* Workers that do not wait have nothing that takes all of them. */
+static gboolean
+check_asynchronous (const PsiPlan *plan, const PsiSettings *s, GError **error)
+{
+  const struct
+  {
+    PsiKeyId key;
+    gboolean wanted;
+  } together[] = { { PSI_KEY_CP, plan->cp > 1 },
+                   { PSI_KEY_EP, plan->ep > 1 },
+                   { PSI_KEY_GRAD_CLIP, plan->grad_clip },
+                   { PSI_KEY_WORKER_BATCHES, plan->worker_batches != NULL } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (together) && plan->asynchronous; i++)
+    if (together[i].wanted)
+      return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, together[i].key),
+                              "'%s' does not go with workers that do not wait for each other (update asynchronous)",
+                              psi_settings_text (s, together[i].key));
+  return TRUE;
 }
 
 PsiPlan *
@@ -490,27 +325,47 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   plan->deterministic = psi_settings_bool (s, PSI_KEY_DETERMINISTIC);
   plan->fused_loss = psi_settings_bool (s, PSI_KEY_FUSED_LOSS);
   plan->sequence_parallel = psi_settings_bool (s, PSI_KEY_SEQUENCE_PARALLEL);
-  if (!find_named (plan, s, error) || !choose_kinds (plan, s, error) || !choose_delay (plan, s, error) ||
-      !resolve_degrees (plan, s, source, error) || !resolve_batch (plan, s, error))
+  if (!psi_plan_choose_kinds (plan, s, error) || !resolve_degrees (plan, s, source, error) ||
+      !resolve_batch (plan, s, error))
     return NULL;
 
   plan->in_flight = psi_settings_has (s, PSI_KEY_IN_FLIGHT) ? psi_settings_count (s, PSI_KEY_IN_FLIGHT) : 0;
   if (plan->in_flight > 0 && plan->schedule != &psi_schedule_auto)
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_IN_FLIGHT),
-              "'%" G_GINT64_FORMAT "' goes with schedule 'auto' only", plan->in_flight);
+      psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_IN_FLIGHT),
+                       "'%" G_GINT64_FORMAT "' goes with schedule 'auto' only", plan->in_flight);
       return NULL;
     }
-  plan->recompute = (PsiRecompute) index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
-  plan->offload = (PsiOffload) index_of (offload_names, psi_settings_text (s, PSI_KEY_OFFLOAD));
+  plan->vocabulary =
+      (PsiVocabulary) psi_plan_index_of (vocabulary_names, psi_settings_text (s, PSI_KEY_VOCAB_PARALLEL));
+  if (plan->vocabulary != PSI_VOCABULARY_ENDS &&
+      (plan->schedule != &psi_schedule_1f1b || plan->pp == 1 || source->family == NULL ||
+       source->family->build == NULL || source->dimensions->vocab == 0 || psi_settings_has (s, PSI_KEY_PARTITION)))
+    {
+      psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VOCAB_PARALLEL),
+                       "'%s' goes with schedule '1f1b', pp > 1, a model with a vocabulary, and cuts it evenly",
+                       vocabulary_names[plan->vocabulary]);
+      return NULL;
+    }
+  plan->recompute = (PsiRecompute) psi_plan_index_of (recompute_names, psi_settings_text (s, PSI_KEY_RECOMPUTE));
+  plan->offload = (PsiOffload) psi_plan_index_of (offload_names, psi_settings_text (s, PSI_KEY_OFFLOAD));
+  plan->offload_layers =
+      psi_settings_has (s, PSI_KEY_OFFLOAD_LAYERS) ? (guint) psi_settings_count (s, PSI_KEY_OFFLOAD_LAYERS) : G_MAXUINT;
+  if (psi_settings_has (s, PSI_KEY_OFFLOAD_LAYERS) && plan->offload != PSI_OFFLOAD_ACTIVATIONS)
+    {
+      psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_OFFLOAD_LAYERS),
+                       "'%u' goes with offload 'activations' only", plan->offload_layers);
+      return NULL;
+    }
   plan->recompute_every = (guint) psi_settings_count (s, PSI_KEY_RECOMPUTE_EVERY);
   plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "math") != 0;
   plan->flash_generation = flash_generation (plan, psi_settings_text (s, PSI_KEY_ATTENTION));
   plan->compile = psi_settings_bool (s, PSI_KEY_COMPILE);
   plan->overlap_grads = psi_settings_has (s, PSI_KEY_OVERLAP_GRADS) ? psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS)
                                                                     : plan->framework->overlap_grads;
-  plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP) ? psi_settings_bool (s, PSI_KEY_GRAD_CLIP)
-                                                            : !source->is_uniform && !plan->cyclic;
+  plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP)
+                        ? psi_settings_bool (s, PSI_KEY_GRAD_CLIP)
+                        : !source->is_uniform && !plan->cyclic && !plan->asynchronous;
   plan->prefetch = (guint) psi_settings_count (s, PSI_KEY_PREFETCH);
   resolve_dropout (plan, s, source);
   plan->loss_chunks = psi_settings_has (s, PSI_KEY_LOSS_CHUNKS) ? (guint) psi_settings_count (s, PSI_KEY_LOSS_CHUNKS)
@@ -522,44 +377,43 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
                                                                 : plan->dp * plan->cp;
   if (plan->zero > 0 && (plan->dp * plan->cp) % plan->shard_group != 0)
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SHARD_GROUP),
-              "'%u' does not divide dp x cp = %u", plan->shard_group, plan->dp * plan->cp);
+      psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SHARD_GROUP),
+                       "'%u' does not divide dp x cp = %u", plan->shard_group, plan->dp * plan->cp);
       return NULL;
     }
-  if (plan->zero > 0 && (plan->parameter_server || (plan->cyclic && (plan->zero != 3 || plan->by_stage ||
-                                                                     plan->placement != PSI_PLACEMENT_SEPARATE ||
-                                                                     plan->update != PSI_UPDATE_CYCLIC_V2))))
-    {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
-              "'%u' does not go with this plan (cyclic plans: 3, by cdp-zero)", plan->zero);
-      return NULL;
-    }
+  if (!psi_plan_check_zero (plan, s, error))
+    return NULL;
+  psi_plan_note_workers (plan, s);
   if (plan->zero > 0 && plan->schedule->copies > 1)
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
-              "'%u' does not go with schedule '%s', which keeps every part twice", plan->zero, plan->schedule->name);
+      psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
+                       "'%u' does not go with schedule '%s', which keeps every part twice", plan->zero,
+                       plan->schedule->name);
       return NULL;
     }
   if (plan->parameter_server && (plan->cyclic || plan->pp > 1))
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRADIENTS),
-              "'parameter-server' needs data parallelism without a pipeline");
+      psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRADIENTS),
+                       "'parameter-server' needs data parallelism without a pipeline");
       return NULL;
     }
   if (plan->grad_clip && plan->cyclic)
     {
-      refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRAD_CLIP),
-              "'yes' needs all gradients at once; cyclic plans update stage by stage");
+      psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_GRAD_CLIP),
+                       "'yes' needs all gradients at once; cyclic plans update stage by stage");
       return NULL;
     }
-  resolve_precision (plan, s, source);
+  if (!check_asynchronous (plan, s, error))
+    return NULL;
+  plan->fsdp = plan->zero == 3 && plan->memory->fsdp > 0 && !plan->cyclic && !source->is_uniform;
+  psi_plan_resolve_precision (plan, s, source);
   plan->bucket_bytes = psi_settings_has (s, PSI_KEY_BUCKET) ? psi_settings_count (s, PSI_KEY_BUCKET)
                        : plan->megatron
                            ? MAX (MEGATRON_BUCKET_ELEMENTS, 1000000 * (gint64) plan->dp) * plan->gradient_bytes_each
                            : PYTORCH_BUCKET_BYTES;
   if (plan->dp > 1 && !source->is_uniform && plan->zero < 3)
-    assume (plan, "gradients are summed in buckets of %.4g MiB%s", (double) plan->bucket_bytes / 1048576.0,
-            plan->overlap_grads ? " while the backward runs" : " after the backward");
+    psi_plan_assume (plan, "gradients are summed in buckets of %.4g MiB%s", (double) plan->bucket_bytes / 1048576.0,
+                     plan->overlap_grads ? " while the backward runs" : " after the backward");
   return g_steal_pointer (&plan);
 }
 
@@ -591,5 +445,7 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .memory = plan->memory,
                         .fused_loss = plan->fused_loss,
                         .dropout = plan->dropout > 0,
+                        .vocabulary_shards = plan->vocabulary != PSI_VOCABULARY_ENDS ? plan->pp : 0,
+                        .vocabulary_live = plan->vocabulary == PSI_VOCABULARY_INTERLACED ? 1 : 2,
                         .loss_chunks = plan->loss_chunks };
 }

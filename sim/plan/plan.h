@@ -11,7 +11,8 @@ typedef enum
 {
   PSI_UPDATE_SYNCHRONOUS,
   PSI_UPDATE_CYCLIC_V1,
-  PSI_UPDATE_CYCLIC_V2
+  PSI_UPDATE_CYCLIC_V2,
+  PSI_UPDATE_ASYNCHRONOUS /* each micro-batch's gradient when it is there (pipedream: every micro_batches of them) */
 } PsiUpdateRule;
 extern const char *const psi_update_names[]; /* "synchronous", ... NULL-ended */
 
@@ -37,14 +38,17 @@ typedef struct
   guint stages;                  /* K: parts the model is cut into; 1 = not cut */
   guint gpus;                    /* 0 until the schedule is known (shared placement of stages) */
   guint zero, shard_group;       /* shard_group: GPUs that share one sharded copy */
+  gboolean fsdp;                 /* zero 3 as FullyShardedDataParallel does it, of a real model */
   const PsiScheduleKind *schedule;
   PsiSchedule *file; /* the order, when the schedule is a file; owned */
-  gint64 in_flight;  /* schedule auto: memory of 1F1B with so many ranks; 0 = pp */
+  PsiVocabulary vocabulary;
+  gint64 in_flight; /* schedule auto: memory of 1F1B with so many ranks; 0 = pp */
   PsiUpdateRule update;
   PsiPlacement placement;
   gboolean cyclic, by_stage; /* by_stage: the model is cut over GPUs */
   gboolean random_delay;     /* workers of a cyclic plan begin at random within the step */
   gboolean parameter_server, keeps_all, sequence_parallel;
+  gboolean asynchronous; /* workers of a parameter server that do not wait for each other */
 
   gint64 micro_batch;           /* samples */
   gint64 micro_batches;         /* per replica (cyclic: per worker) and step */
@@ -53,11 +57,14 @@ typedef struct
 
   PsiRecompute recompute;
   guint recompute_every;
-  PsiOffload offload; /* what lives in the host's memory */
+  PsiOffload offload;   /* what lives in the host's memory */
+  guint offload_layers; /* activations: of the first n layers */
   PsiDtype dtype;
   guint parameter_bytes_each, gradient_bytes_each; /* per element */
-  double optimizer_bytes_each;                     /* per trainable element */
-  double optimizer_traffic_each;                   /* bytes read and written per element by one update */
+  guint
+      resting_parameter_bytes_each; /* of the shard that zero 3 keeps; FSDP's is the fp32 one, which is no copy then */
+  double optimizer_bytes_each;      /* per trainable element */
+  double optimizer_traffic_each;    /* bytes read and written per element by one update */
   gboolean has_optimizer, grad_clip, overlap_grads, megatron, flash, compile;
   const PsiFramework *framework;
   const PsiFrameworkMemory *memory;

@@ -3,8 +3,32 @@
  *
  *   makespan = (m + p - 1)(F + B), bubble (p - 1) / (m + p - 1) of the total, min(m, p - r) micro-batches in flight
  *
+ * With the vocabulary split over the ranks the loss of a micro-batch takes an interval for each barrier, and more
+ * micro-batches are in flight: p - r + 2 with two barriers, p - r + 1 with one, 1.5 (p - r) + 1 in lockstep
+ * (arXiv 2411.05288, section 5).
+ *
  * Source: Narayanan et al., PipeDream-Flush, arXiv 2006.09503. Equal stages, free transfers. */
 #include "schedule.h"
+
+/* Forwards of rank r before its first backward. */
+static gint64
+warm_up_of (const PsiScheduleShape *shape, guint r)
+{
+  gint64 distance = shape->ranks - r;
+
+  switch (shape->vocabulary)
+    {
+    case PSI_VOCABULARY_TWO_BARRIERS:
+      return distance + 1;
+    case PSI_VOCABULARY_ONE_BARRIER:
+      return distance;
+    case PSI_VOCABULARY_INTERLACED:
+      return distance + distance / 2;
+    case PSI_VOCABULARY_ENDS:
+    default:
+      return distance - 1;
+    }
+}
 
 static PsiSchedule *
 build (const PsiScheduleShape *shape, GError **error)
@@ -21,7 +45,7 @@ build (const PsiScheduleShape *shape, GError **error)
     }
   for (guint r = 0; r < shape->ranks; r++)
     {
-      gint64 warm_up = MIN (shape->micro_batches, (gint64) (shape->ranks - r - 1));
+      gint64 warm_up = MIN (shape->micro_batches, warm_up_of (shape, r));
 
       for (gint64 m = 0; m < warm_up; m++)
         psi_schedule_add (schedule, r, PSI_TOKEN_FORWARD, m, 0);

@@ -324,7 +324,7 @@ fill_facts (const PsiOrder *c, PsiScheduleFacts *facts)
 
           busy_ps += (double) duration_ps (c, op);
           forwards += forward;
-          stale += forward && op->token->stale;
+          stale += forward ? op->token->stale : 0;
           if ((forward && op->part > 0 &&
                psi_order_slot (c, r, op->micro_batch, op->part - 1, PSI_SLOT_FORWARD)->rank != (gint32) r) ||
               (backward && op->part + 1 < c->s->n_parts &&

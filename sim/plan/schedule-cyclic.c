@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* Cyclic data parallelism: N workers run the same step, each T / N later than the one before it.
  *
- *   worker i begins at i d;  d = T / N, T = m sum_j (f_j + b_j) the step of one worker with m micro-batches
- *                            d = max (T / N, max_j m (f_j + b_j)) with one GPU for each stage
- *   delay random: worker 0 begins at 0, the others anywhere in [0, T) alike, in ascending order: s_i in place of i d
- *   part j of step t+1 exists when the last worker has ended its last backward of step t:  P_j = (N-1) d + end of B_j -
- * N d worker i uses the new version of part j (v2) iff its first forward of part j begins no earlier than P_j; else,
- * and always under v1, the version before it GPUs of a stage that workers share: ceil ((end of last B_j - start of
- * first F_j) / d), the most alive at once
+ *   T = m sum_j (f_j + b_j)   the step of one worker with m micro-batches
+ *   s_i                       worker i begins; evenly: i T / N
+ *                             delay random: anywhere in [0, T), in ascending order, worker 0 at 0
+ *                             one GPU for each stage: in whole slots, see cyclic-timeline.c
+ *   P                         period: T; one GPU for each stage: max (T, N m (f + b)) with equal stages, not less with
+ *                             others
+ *   s_(N-1) + end of the last B_j - P   part j of the next step is there: the last worker has ended its backward
+ *
+ * Worker i uses the new version of part j (v2) iff its first forward of part j begins no earlier than that; else, and
+ * always under v1, the version before it. GPUs of a stage that workers share: ceil (N (end of the last B_j - start of
+ * the first F_j) / T), the most alive at once.
  *
  * On one GPU, or one GPU for each stage, the workers' ops are merged into one list in order of their virtual times
- * modulo the period N d, backwards first on a tie; an op that falls into a later period has a shift. One GPU with N = K
+ * modulo the period, backwards first on a tie; an op that falls into a later period has a shift. One GPU with N = K
  * counts slots: all times are taken as 1.
  *
  * Source: Fournier and Oyallon, Cyclic Data Parallelism, arXiv 2403.08837; the rule for unequal stages and for K != N
  * is the same causality applied to the virtual timeline. Transfers do not enter the virtual timeline. */
 #include "cyclic-timeline.h"
+
+/* Every worker is followed by itself: more would take minutes. GPUs of a pool have an order for each worker. */
+#define MOST_OPS 600000
+#define MOST_POOL_OPS 200000
 
 typedef struct
 {
@@ -46,7 +54,16 @@ build (const PsiScheduleShape *shape, GError **error)
   guint n_ranks = pools ? n * k : shape->by_stage ? k : one_gpu ? 1 : n;
   guint n_chunks = shape->by_stage ? 1 : k;
   g_auto (PsiCyclicTimeline) timeline = { NULL };
+  guint64 n_ops = 2 * (guint64) n * k * (guint64) m, most = pools ? MOST_POOL_OPS : MOST_OPS;
 
+  if (n_ops > most)
+    {
+      g_set_error (error, PSI_SCHEDULE_ERROR, PSI_SCHEDULE_ERROR_SHAPE,
+                   "workers %u, stages %u, micro_batches %" G_GINT64_FORMAT ": a cyclic step of %" G_GUINT64_FORMAT
+                   " forwards and backwards is too large to follow (at most %" G_GUINT64_FORMAT ")",
+                   n, k, m, n_ops, most);
+      return NULL;
+    }
   if (!psi_cyclic_timeline_init (&timeline, shape, error))
     return NULL;
   PsiSchedule *schedule = psi_schedule_new (n_ranks, n_chunks, m * n);

@@ -106,6 +106,23 @@ read_wait (Parser *parser, const char *word, GError **error)
   return TRUE;
 }
 
+/* "@-2": the parameters of so many steps before. */
+static gboolean
+read_delay (const char **text, guint8 *ret_steps)
+{
+  gint64 steps = -1;
+
+  if (g_str_has_prefix (*text, "@-"))
+    {
+      *text += 2;
+      steps = read_count (text);
+    }
+  if (steps < 1 || steps > G_MAXUINT8)
+    return FALSE;
+  *ret_steps = (guint8) steps;
+  return TRUE;
+}
+
 /* "F4+B1.1", "U1", "F3@-1" */
 static gboolean
 read_tokens (Parser *parser, GArray *list, const char *word, guint first_wait, GError **error)
@@ -135,11 +152,8 @@ read_tokens (Parser *parser, GArray *list, const char *word, guint first_wait, G
         }
       else if (!read_op (parser, &text, &token.kind, &token.micro_batch, &token.chunk))
         return refuse_word (parser, word, error);
-      if (g_str_has_prefix (text, "@-1"))
-        {
-          token.stale = 1;
-          text += 3;
-        }
+      if (*text == '@' && !read_delay (&text, &token.stale))
+        return refuse_word (parser, word, error);
       g_array_append_val (list, token);
       if (*text == '\0')
         return TRUE;
@@ -162,8 +176,14 @@ read_list (Parser *parser, GArray *list, const char *rest, GError **error)
         continue;
       if (**word == '>')
         good = read_wait (parser, *word, error);
-      else if (strcmp (*word, "@-1") == 0 && list->len > 0)
-        g_array_index (list, PsiToken, list->len - 1).stale = 1;
+      else if (**word == '@' && list->len > 0)
+        {
+          const char *text = *word;
+
+          good = read_delay (&text, &g_array_index (list, PsiToken, list->len - 1).stale) && *text == '\0';
+          if (!good)
+            refuse_word (parser, *word, error);
+        }
       else
         {
           good = read_tokens (parser, list, *word, first_wait, error);

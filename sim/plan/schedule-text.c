@@ -66,7 +66,7 @@ write_round (GString *text, const PsiSchedule *schedule, guint rank, guint round
     {
       const PsiToken *token = &g_array_index (list, PsiToken, t);
       guint part = psi_schedule_part (schedule, rank, (guint) token->chunk);
-      gboolean stale = stale_of (schedule, token->micro_batch, part);
+      guint stale = stale_of (schedule, token->micro_batch, part);
       gboolean forward = token->kind == PSI_TOKEN_FORWARD;
       gboolean first = token->micro_batch % m == 0, last = token->micro_batch % m == m - 1;
 
@@ -83,8 +83,8 @@ write_round (GString *text, const PsiSchedule *schedule, guint rank, guint round
         }
       write_token (text, schedule, token,
                    (gint64) (round - token->shift) * schedule->micro_batches + token->micro_batch);
-      if (stale) /* of step 0 there is no older version; the same words come again later */
-        g_string_append (text, "@-1");
+      if (stale > 0) /* of step 0 there is no older version; the same words come again later */
+        g_string_append_printf (text, "@-%u", stale);
       /* A shared store is updated once the last worker is through; a worker of its own after its old version's end. */
       if (one_worker ? updates && !forward && last && stale
                      : !forward && token->micro_batch == schedule->micro_batches - 1)

@@ -5,23 +5,14 @@
 
 G_DEFINE_QUARK (psi_schedule_error, psi_schedule_error)
 
-const PsiScheduleKind *const psi_schedules[] = { &psi_schedule_none,
-                                                 &psi_schedule_naive,
-                                                 &psi_schedule_gpipe,
-                                                 &psi_schedule_breadth_first,
-                                                 &psi_schedule_1f1b,
-                                                 &psi_schedule_interleaved,
-                                                 &psi_schedule_zb_h1,
-                                                 &psi_schedule_zb_h2,
-                                                 &psi_schedule_zb_v,
-                                                 &psi_schedule_v_half,
-                                                 &psi_schedule_v_min,
-                                                 &psi_schedule_dualpipe,
-                                                 &psi_schedule_dualpipe_v,
-                                                 &psi_schedule_cyclic,
-                                                 &psi_schedule_pipedream_2bw,
-                                                 &psi_schedule_auto,
-                                                 NULL };
+const PsiScheduleKind *const psi_schedules[] = {
+  &psi_schedule_none,          &psi_schedule_naive,  &psi_schedule_gpipe,
+  &psi_schedule_breadth_first, &psi_schedule_1f1b,   &psi_schedule_interleaved,
+  &psi_schedule_zb_h1,         &psi_schedule_zb_h2,  &psi_schedule_zb_v,
+  &psi_schedule_v_half,        &psi_schedule_v_min,  &psi_schedule_dualpipe,
+  &psi_schedule_dualpipe_v,    &psi_schedule_cyclic, &psi_schedule_pipedream,
+  &psi_schedule_pipedream_2bw, &psi_schedule_auto,   NULL
+};
 
 const char psi_token_letters[PSI_N_TOKEN_KINDS] = { 'F', 'B', 'I', 'W', 'U' };
 
@@ -100,6 +91,7 @@ psi_schedule_free (PsiSchedule *schedule)
   g_free (schedule->start_ps);
   g_free (schedule->start_token);
   g_free (schedule->stale);
+  g_free (schedule->owner);
   g_free (schedule->first_use_ps);
   g_free (schedule->lifetime_ps);
   g_free (schedule->forward_ps);

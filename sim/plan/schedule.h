@@ -24,7 +24,7 @@ typedef struct
   guint8 kind; /* PsiTokenKind */
   guint8 shift;
   guint8 joined;      /* F4+B1.1: overlapped with the token before it; both begin and both end together */
-  guint8 stale;       /* @-1: uses the previous step's parameters (files only) */
+  guint8 stale;       /* @-2: uses the parameters of so many steps before (files only) */
   gint16 chunk;       /* which of the rank's model parts */
   guint16 n_waits;    /* >2:B0.1 (files only), from first_wait on in the schedule's waits */
   gint32 micro_batch; /* of the step; cyclic: worker * micro-batches of a worker + its own number; U: -1 */
@@ -67,7 +67,8 @@ typedef struct
   gboolean one_worker; /* every rank works for one worker only */
   gint64 *start_ps;    /* [worker] virtual start of its step 0, from that of worker 0; ascending */
   guint *start_token;  /* [worker] token of worker i - 1 whose end is the first not before that (one rank per worker) */
-  guint8 *stale;       /* [worker * n_parts + part]: 1 = uses the previous step's parameters */
+  guint *owner;        /* [part] the first worker to use a new version */
+  guint8 *stale;       /* [worker * n_parts + part]: uses the parameters of so many steps before */
   gint64 *first_use_ps; /* [worker * n_parts + part]: virtual start of its first forward of that part, from step 0 */
   gint64 *lifetime_ps;  /* [part] from the start of a worker's first forward to the end of its last backward */
   gint64 *forward_ps, *backward_ps; /* [part] time of one forward or backward, on the virtual timeline */
@@ -105,6 +106,15 @@ typedef enum
   PSI_PLACEMENT_STAGE     /* one GPU for each stage */
 } PsiPlacement;
 
+/* Embedding and head split over the pipeline: how the ranks agree on the softmax. */
+typedef enum
+{
+  PSI_VOCABULARY_ENDS, /* not split: first and last rank have them */
+  PSI_VOCABULARY_TWO_BARRIERS,
+  PSI_VOCABULARY_ONE_BARRIER,
+  PSI_VOCABULARY_INTERLACED /* all ranks at once */
+} PsiVocabulary;
+
 /* What a schedule file needs to know to write its order. */
 typedef struct
 {
@@ -112,6 +122,7 @@ typedef struct
   guint chunks;         /* model parts per rank */
   gint64 micro_batches; /* per step and replica (cyclic: per worker) */
   gboolean keeps_all;   /* all forwards before the first backward */
+  PsiVocabulary vocabulary;
   /* cyclic only */
   guint workers, stages;
   PsiPlacement placement;
@@ -160,4 +171,4 @@ GQuark psi_schedule_error_quark (void);
 extern const PsiScheduleKind psi_schedule_none, psi_schedule_naive, psi_schedule_gpipe, psi_schedule_breadth_first,
     psi_schedule_1f1b, psi_schedule_interleaved, psi_schedule_zb_h1, psi_schedule_zb_h2, psi_schedule_zb_v,
     psi_schedule_v_half, psi_schedule_v_min, psi_schedule_dualpipe, psi_schedule_dualpipe_v, psi_schedule_cyclic,
-    psi_schedule_pipedream_2bw, psi_schedule_auto;
+    psi_schedule_pipedream, psi_schedule_pipedream_2bw, psi_schedule_auto;

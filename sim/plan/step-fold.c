@@ -24,7 +24,7 @@ psi_step_can_fold (const PsiStep *step)
   const char *detail = psi_settings_text (settings, PSI_KEY_DETAIL);
   gboolean one_by_one = step->n_classes > plan->dp;
 
-  return !plan->cyclic && step->schedule->places == NULL && step->schedule->pool == NULL &&
+  return !plan->cyclic && !plan->asynchronous && step->schedule->places == NULL && step->schedule->pool == NULL &&
          !psi_settings_has (settings, PSI_KEY_REDUCE_EVERY) && !psi_settings_has (settings, PSI_KEY_SLOW_RANK) &&
          !psi_settings_has (settings, PSI_KEY_SLOW_LINK) && psi_settings_real (settings, PSI_KEY_JITTER) <= 0 &&
          (strcmp (detail, "flow") == 0 || strcmp (detail, "closed") == 0) &&

@@ -6,6 +6,12 @@
  *   zero 2, 3  every layer's gradients reduce-scatter after each backward; zero 3 gathers instead of keeping parameters
  *   server     gradients gathered at a root, updated there, sent back: (D-1) Psi_P in and out of the root
  *
+ * Asynchronous workers: each pushes a bucket to the root when it is ready; the root updates bucket by bucket, in the
+ * order in which they come, and answers at once with the parameters that the update made. Nobody waits for another
+ * worker but at the root and on its links. Workers at rates r_k make r_k / R of the updates, R the sum of the rates,
+ * with R / r_k - 1 of others between two of their own: N - 1 on average over all updates, whatever the rates are. The
+ * root's own worker has no messages; its GPU updates beside its work without slowing it down.
+ *
  * A bucket closes when its gradients fill it (uniform model: one for each stage). Buckets travel while the backward
  * goes on, unless overlap_grads = no. Updates run in the order of the buckets; the next step's first use of a layer
  * waits for its parameters only. With reduce_every = n the same sums travel after every n-th micro-batch as well, which
@@ -23,7 +29,7 @@
 typedef struct
 {
   gint64 dense_bytes, expert_bytes;           /* gradients */
-  gint64 dense_parameters, expert_parameters; /* bytes of parameters */
+  gint64 dense_parameters, expert_parameters; /* bytes of parameters that an update changes */
   double elements, expert_elements;           /* trainable */
 } LayerWork;
 
@@ -31,10 +37,9 @@ static void
 add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, LayerWork *work)
 {
   const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
-  gint64 elements = kind->parameter_bytes > 0 ? kind->parameter_bytes / 2 : kind->parameters;
-  double experts = kind->parameters > 0 ? (double) kind->expert_parameters / (double) kind->parameters : 0;
-  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind),
-         parameter_bytes = psi_layer_parameter_bytes (step, kind);
+  gint64 elements = psi_layer_trained (kind);
+  double experts = elements > 0 ? (double) psi_layer_trained_experts (kind) / (double) elements : 0;
+  gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind), parameter_bytes = psi_layer_trained_bytes (step, kind);
   gint64 routed = (gint64) (experts * (double) gradient_bytes);
 
   work->expert_bytes += routed;
@@ -42,8 +47,8 @@ add_layer_work (const PsiStep *step, const PsiStepRank *rank, guint layer, Layer
   routed = (gint64) (experts * (double) parameter_bytes);
   work->expert_parameters += routed;
   work->dense_parameters += parameter_bytes - routed;
-  work->elements += (1 - experts) * (double) elements * kind->trainable_fraction;
-  work->expert_elements += experts * (double) elements * kind->trainable_fraction;
+  work->elements += (1 - experts) * (double) elements;
+  work->expert_elements += experts * (double) elements;
 }
 
 /* Bytes of gradients on the wire. */
@@ -64,26 +69,44 @@ wire_bytes (const PsiStep *step, gint64 bytes)
   return bytes;
 }
 
+static PsiTime
+optimizer_time_ps (const PsiStep *step, double elements)
+{
+  if (psi_step_model (step)->is_uniform)
+    return 0;
+  return psi_step_updates_on_host (step)
+             ? psi_step_offload_optimizer_ps (step, elements)
+             : psi_step_memory_time_ps (step, elements * step->plan->optimizer_traffic_each);
+}
+
 PsiOpId
 psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part)
 {
-  PsiTime time_ps = step->plan->offload == PSI_OFFLOAD_OPTIMIZER
-                        ? psi_step_offload_optimizer_ps (step, elements)
-                        : psi_step_memory_time_ps (step, elements * step->plan->optimizer_traffic_each);
-  PsiOpId op = psi_program_work (rank->program, PSI_STREAM_COMPUTE, psi_step_model (step)->is_uniform ? 0 : time_ps,
-                                 PSI_TAG_OPTIMIZER);
+  PsiOpId op =
+      psi_program_work (rank->program, PSI_STREAM_COMPUTE, optimizer_time_ps (step, elements), PSI_TAG_OPTIMIZER);
 
   psi_program_label (rank->program, op, -1, part);
   return op;
 }
 
 void
-psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last)
+psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer, gboolean is_first,
+                            PsiOpId first, PsiOpId last)
 {
+  const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
+  gboolean sums = step->plan->fsdp && step->plan->pp > 1 && psi_step_group_size (step, PSI_DIMENSION_SHARD) > 1;
   LayerWork work = { 0 };
 
   add_layer_work (step, rank, layer, &work);
   gint64 bytes = work.dense_bytes + work.expert_bytes;
+  /* FSDP under a pipeline sums whole gradients until the last micro-batch. */
+  if (sums)
+    {
+      if (is_first)
+        psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
+      if (!psi_step_is_last_use (step, rank, token))
+        return;
+    }
   PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, PSI_COLLECTIVE_REDUCE_SCATTER,
                                        PSI_DIMENSION_SHARD, wire_bytes (step, work.dense_bytes), PSI_TRAFFIC_GRADIENTS);
   PsiOpId routed =
@@ -112,7 +135,10 @@ psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
     psi_program_after (rank->program, dense, last, 0);
   if (routed != PSI_OP_NONE)
     psi_program_after (rank->program, routed, last, 0);
-  psi_program_delta (rank->program, first, FALSE, PSI_MEMORY_GRADIENTS, bytes);
+  /* The head's gradient comes after the loss is through with the logits. */
+  gboolean late = step->plan->fsdp && kind->never_recomputed;
+  if (!sums)
+    psi_program_delta (rank->program, late ? last : first, late, PSI_MEMORY_GRADIENTS, bytes);
   psi_program_delta (rank->program, end, TRUE, PSI_MEMORY_GRADIENTS, -bytes);
   rank->ready[layer] = end;
 }
@@ -264,12 +290,12 @@ add_tied (PsiStep *step, PsiStepRank *rank, GArray *buckets)
   const PsiModel *model = rank->shape->model;
   guint last_part = step->partition.n_parts - 1;
 
-  if (model->tied_parameters == 0 || last_part == 0 || step->schedule->places != NULL)
+  if (psi_step_tied_trained (model) == 0 || last_part == 0 || step->schedule->places != NULL)
     return;
   PsiStepRank *first = psi_step_rank_of_part (step, rank, 0, 0),
               *last = psi_step_rank_of_part (step, rank, last_part, 0);
   PsiStepRank *other = rank == first ? last : rank == last ? first : NULL;
-  gint64 bytes = model->tied_parameters * plan->gradient_bytes_each;
+  gint64 bytes = psi_step_tied_trained (model) * plan->gradient_bytes_each;
   guint layer = rank == first ? 0 : model->layers->len - 1;
 
   if (other == NULL || other == rank || plan->parameter_server)
@@ -387,4 +413,52 @@ psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank)
     clip (step, rank, buckets);
   for (guint b = 0; b < buckets->len; b++)
     update_bucket (step, rank, &g_array_index (buckets, Bucket, b));
+}
+
+/* First op of a bucket's way: after its layers' backward, or after all of it. */
+static void
+after_backward (const PsiStep *step, const PsiStepRank *rank, const Bucket *bucket, PsiOpId op)
+{
+  if (!step->plan->overlap_grads)
+    psi_program_after (rank->program, op, g_array_index (rank->marks, PsiOpId, rank->marks->len - 1), 0);
+  for (guint l = 0; l < bucket->n_layers; l++)
+    psi_program_after (rank->program, op, rank->ready[bucket->layers[l]], 0);
+}
+
+static void
+label_bucket (const PsiStep *step, const PsiStepRank *rank, const Bucket *bucket, PsiOpId op)
+{
+  guint layer = bucket->layers[bucket->n_layers - 1];
+
+  if (op == PSI_OP_NONE)
+    return;
+  psi_program_label (rank->program, op, -1, (gint32) step->partition.part_of[layer]);
+  psi_program_op (rank->program, op)->label[2] = (gint32) layer;
+}
+
+void
+psi_step_asynchronous_update (PsiStep *step, PsiStepRank *rank)
+{
+  g_autoptr (GArray) buckets = make_buckets (step, rank);
+
+  for (guint b = 0; b < buckets->len; b++)
+    {
+      const Bucket *bucket = &g_array_index (buckets, Bucket, b);
+      PsiOpId push = psi_step_worker_message (step, rank, FALSE,
+                                              wire_bytes (step, bucket->work.dense_bytes + bucket->work.expert_bytes),
+                                              PSI_TRAFFIC_GRADIENTS);
+      PsiOpId turn = psi_step_serve (step, rank, b,
+                                     optimizer_time_ps (step, bucket->work.elements + bucket->work.expert_elements));
+      PsiOpId pull = psi_step_worker_message (
+          step, rank, TRUE, bucket->work.dense_parameters + bucket->work.expert_parameters, PSI_TRAFFIC_PARAMETERS);
+
+      after_backward (step, rank, bucket, push != PSI_OP_NONE ? push : turn);
+      psi_program_after (rank->program, turn, push, 0);
+      if (pull != PSI_OP_NONE)
+        psi_program_after (rank->program, pull, turn, 0);
+      hold_next_step (rank, bucket, pull != PSI_OP_NONE ? pull : turn);
+      label_bucket (step, rank, bucket, push);
+      label_bucket (step, rank, bucket, turn);
+      label_bucket (step, rank, bucket, pull);
+    }
 }

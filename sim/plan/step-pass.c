@@ -147,35 +147,6 @@ wait_for_sends (PsiStepRank *rank, PsiOpId first)
   g_array_set_size (rank->sends, 0);
 }
 
-/* Gather a layer's sharded parameters for the use that follows. */
-static PsiOpId
-gather (PsiStep *step, PsiStepRank *rank, guint layer)
-{
-  const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
-
-  if (step->plan->zero < 3 || step->plan->cyclic || kind->parameters == 0)
-    return PSI_OP_NONE;
-  PsiOpId op = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_SHARD,
-                                    psi_layer_parameter_bytes (step, kind), PSI_TRAFFIC_PARAMETERS);
-  if (op == PSI_OP_NONE)
-    return op;
-  PsiGate gate = { .op = op, .position = (int) rank->uses->len - 1 - (int) step->plan->prefetch, .layer = layer };
-  g_array_append_val (rank->gathers, gate);
-  psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_COMMUNICATION, psi_layer_parameter_bytes (step, kind));
-  return op;
-}
-
-static void
-end_use (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId gathered, const Ops *ops)
-{
-  if (gathered == PSI_OP_NONE)
-    return;
-  psi_program_after (rank->program, ops->first, gathered, 0);
-  psi_program_delta (rank->program, ops->last, TRUE, PSI_MEMORY_COMMUNICATION,
-                     -psi_layer_parameter_bytes (step, psi_layer_kind (rank->shape->model, layer)));
-  g_array_append_val (rank->uses, ops->last);
-}
-
 /* Bytes of the boundary tensor from a layer to the parts after it. */
 static gint64
 boundary_bytes (const PsiStepRank *rank, guint layer)
@@ -429,16 +400,16 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
              transient = MAX (kind->saved_bytes - kept, 0) + kind->forward_workspace_bytes;
       guint before[PSI_STREAM_PARAMETERS + 1];
       note_lengths (rank, before);
-      PsiOpId gathered = gather (step, rank, l);
+      PsiOpId gathered = psi_step_gather (step, rank, l, TRUE);
       Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
       PsiTime pending_ps = 0;
 
       add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_FORWARD, token, part, &pending_ps, &ops);
-      pending_ps += psi_step_offload_layer_ps (step, kind, kept, cost->pass_ps[PSI_PASS_FORWARD]);
+      pending_ps += psi_step_offload_layer_ps (step, kind, l, kept, cost->pass_ps[PSI_PASS_FORWARD]);
       flush_work (rank, PSI_TAG_FORWARD, token, part, pending_ps, &ops);
-      end_use (step, rank, l, gathered, &ops);
+      psi_step_end_use (step, rank, token, l, gathered, ops.first, ops.last);
       psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_ACTIVATIONS, kept);
-      if (step->plan->offload == PSI_OFFLOAD_ACTIVATIONS)
+      if (psi_step_offloads_activations (step, l))
         psi_program_delta (rank->program, ops.last, TRUE, PSI_MEMORY_ACTIVATIONS, -kept);
       if (!model->is_uniform)
         {
@@ -492,7 +463,7 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
                             layer % plan->recompute_every == 0 && (again > 0 || plan->recompute == PSI_RECOMPUTE_FULL);
       guint before[PSI_STREAM_PARAMETERS + 1];
       note_lengths (rank, before);
-      PsiOpId gathered = gather (step, rank, layer), begin = PSI_OP_NONE;
+      PsiOpId gathered = psi_step_gather (step, rank, layer, FALSE), begin = PSI_OP_NONE;
       Ops ops = { PSI_OP_NONE, PSI_OP_NONE };
       PsiTime pending_ps = 0;
 
@@ -516,12 +487,12 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
         add_pieces (step, rank, cost->pieces[PSI_PASS_BACKWARD_WEIGHT], input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT,
                     token, part, &pending_ps, &ops);
       if (input_half)
-        pending_ps += psi_step_offload_layer_ps (step, kind, kept, cost->pass_ps[PSI_PASS_BACKWARD_INPUT]);
+        pending_ps += psi_step_offload_layer_ps (step, kind, layer, kept, cost->pass_ps[PSI_PASS_BACKWARD_INPUT]);
       flush_work (rank, input_half ? PSI_TAG_BACKWARD : PSI_TAG_WEIGHT, token, part, pending_ps, &ops);
-      if (input_half && plan->offload == PSI_OFFLOAD_ACTIVATIONS)
+      if (input_half && psi_step_offloads_activations (step, layer))
         psi_program_delta (rank->program, begin != PSI_OP_NONE ? begin : ops.first, FALSE, PSI_MEMORY_ACTIVATIONS,
                            kept);
-      end_use (step, rank, layer, gathered, &ops);
+      psi_step_end_use (step, rank, token, layer, gathered, ops.first, ops.last);
       gint64 freed = input_half && weight_half ? held
                      : weight_half             ? MIN (kind->weight_saved_bytes, held)
                                                : held - MIN (kind->weight_saved_bytes, held);
@@ -533,9 +504,11 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
         }
       if (weight_half)
         {
+          gboolean is_first = rank->ready[layer] == PSI_OP_NONE;
+
           rank->ready[layer] = ops.last;
           if (plan->zero >= 2 && !plan->cyclic)
-            psi_step_scatter_gradients (step, rank, layer, ops.first, ops.last);
+            psi_step_scatter_gradients (step, rank, token, layer, is_first, ops.first, ops.last);
         }
       *ops_of (&edge, layer) = (Ops){ begin != PSI_OP_NONE ? begin : ops.first, ops.last };
       if (edge.ops.first == PSI_OP_NONE)

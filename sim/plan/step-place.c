@@ -1,98 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks on the machine: GPU numbers, the shape of groups, links, and the ends of messages.
+/* Who meets whom: the shape of groups, and the ends of messages.
  *
- * GPU number = sum over tp, cp, dp, pp of coordinate x stride; the first dimension of group_order has stride 1. Every
- * rank has four links: into and out of the node's fabric and of the network. A collective loads each member's links
- * with what its algorithm sends over them; equal members are one member. */
+ * A collective loads each member's links with what its algorithm sends over them; equal members are one member. What
+ * one worker alone exchanges with the root of a parameter server loads the links of both. */
 #include "step.h"
 
 #include <string.h>
-
-enum
-{
-  TP,
-  CP,
-  DP,
-  PP
-};
-
-static guint
-degree (const PsiStep *step, guint dimension)
-{
-  const PsiPlan *plan = step->plan;
-
-  return dimension == TP ? plan->tp : dimension == CP ? plan->cp : dimension == DP ? plan->dp : plan->pp;
-}
 
 static guint
 stride_of (const PsiStep *step, guint dimension)
 {
   return step->strides[dimension];
-}
-
-static void
-place_groups (PsiStep *step)
-{
-  g_auto (GStrv) order = g_strsplit (psi_settings_text (step->settings, PSI_KEY_GROUP_ORDER), ",", -1);
-  static const char *const names[] = { "tp", "cp", "dp", "pp" };
-  guint stride = 1;
-
-  if (step->strides[TP] > 0)
-    return;
-  for (guint i = 0; order[i] != NULL; i++)
-    for (guint d = 0; d < G_N_ELEMENTS (names); d++)
-      if (strcmp (g_strstrip (order[i]), names[d]) == 0)
-        {
-          step->strides[d] = stride;
-          stride *= degree (step, d);
-        }
-}
-
-gboolean
-psi_step_replicas_alike (PsiStep *step)
-{
-  const PsiPlan *plan = step->plan;
-  guint node = step->machine->gpus_per_node;
-
-  place_groups (step);
-  for (guint replica = 1; plan->pp > 1 && replica < plan->tp * plan->cp * plan->dp; replica++)
-    {
-      guint at = replica % plan->tp * step->strides[TP] + replica / plan->tp % plan->cp * step->strides[CP] +
-                 replica / plan->tp / plan->cp * step->strides[DP];
-
-      for (guint s = 0; s < plan->pp; s++)
-        {
-          guint from = s * step->strides[PP], to = (s + 1) % plan->pp * step->strides[PP];
-
-          if ((from / node == to / node) != ((at + from) / node == (at + to) / node) ||
-              psi_topology_wire_share (&step->topology, from, to) !=
-                  psi_topology_wire_share (&step->topology, at + from, at + to))
-            return FALSE;
-        }
-    }
-  return psi_step_links_alike (step);
-}
-
-void
-psi_step_place_rank (PsiStep *step, PsiStepRank *rank)
-{
-  const PsiMachine *machine = step->machine;
-  double rates[4] = { machine->intra.bytes_per_s * machine->intra.efficiency, 0, 0, 0 };
-
-  place_groups (step);
-  guint pp = rank->stage >= 0 && !step->plan->by_stage ? (guint) rank->stage : 0;
-  rank->first_gpu = rank->tp_index * step->strides[TP] + rank->cp_index * step->strides[CP] +
-                    rank->dp_index * step->strides[DP] + pp * step->strides[PP];
-  /* One GPU for each stage serves all workers: dp counts no GPUs. */
-  if (step->plan->placement == PSI_PLACEMENT_STAGE)
-    rank->first_gpu = (guint) rank->stage * step->plan->tp * step->plan->cp;
-  rates[PSI_TIER_INTRA_IN] = rates[PSI_TIER_INTRA_OUT];
-  double nics = machine->inter.nics_per_node > 0 ? (double) machine->inter.nics_per_node / machine->gpus_per_node : 1;
-  rates[PSI_TIER_INTER_OUT] = rates[PSI_TIER_INTER_IN] =
-      machine->inter.bytes_per_s * machine->inter.efficiency * MIN (nics, 1) /
-      (machine->inter.leaf_nodes > 0 ? 1 : MAX (machine->inter.oversubscription, 1));
-  for (guint t = 0; t < 4; t++)
-    rank->links[t] = psi_links_add (step->world->links, machine->ideal ? HUGE_VAL : rates[t]);
 }
 
 guint
@@ -133,10 +51,15 @@ static PsiGroupShape
 dimension_shape (const PsiStep *step, PsiDimension dimension)
 {
   guint n = psi_step_group_size (step, dimension);
-  guint data_stride = step->plan->cp > 1 ? MIN (stride_of (step, CP), stride_of (step, DP)) : stride_of (step, DP);
-  const guint strides[PSI_N_DIMENSIONS] = {
-    data_stride, stride_of (step, TP), stride_of (step, CP), data_stride, data_stride * step->plan->ep, data_stride, 1
-  };
+  guint data_stride = step->plan->cp > 1 ? MIN (stride_of (step, PSI_STRIDE_CP), stride_of (step, PSI_STRIDE_DP))
+                                         : stride_of (step, PSI_STRIDE_DP);
+  const guint strides[PSI_N_DIMENSIONS] = { data_stride,
+                                            stride_of (step, PSI_STRIDE_TP),
+                                            stride_of (step, PSI_STRIDE_CP),
+                                            data_stride,
+                                            data_stride * step->plan->ep,
+                                            data_stride,
+                                            1 };
 
   return group_shape (step, n, strides[dimension]);
 }
@@ -164,17 +87,52 @@ port_for (PsiStep *step, const char *key, gboolean channel)
   return GPOINTER_TO_UINT (found) - 1;
 }
 
-/* The slot under which the rank knows a port; binds it, and adds its links to the port's path, at first sight. */
-static guint
-slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, const PsiRoute *route)
-{
-  GArray *ports = psi_world_rank (step->world, rank->id)->ports;
-  gboolean own_adapter = !psi_topology_has (&step->topology, PSI_LEVEL_ADAPTER);
+#define FEW 32 /* ports or calls that are looked through one by one */
 
+/* The slot under which the rank knows a port, or -1. */
+static int
+known_slot (PsiStepRank *rank, const GArray *ports, PsiPortId port)
+{
+  if (rank->slot_index != NULL)
+    return GPOINTER_TO_INT (g_hash_table_lookup (rank->slot_index, GUINT_TO_POINTER (port))) - 1;
   for (guint slot = 0; slot < ports->len; slot++)
     if (g_array_index (ports, PsiPortId, slot) == port)
-      return slot;
-  psi_world_bind (step->world, rank->id, ports->len, port);
+      return (int) slot;
+  return -1;
+}
+
+static void
+index_slots (PsiStepRank *rank, const GArray *ports)
+{
+  guint first = ports->len - 1;
+
+  if (ports->len <= FEW)
+    return;
+  if (rank->slot_index == NULL)
+    {
+      rank->slot_index = g_hash_table_new (NULL, NULL);
+      first = 0;
+    }
+  for (guint slot = first; slot < ports->len; slot++)
+    g_hash_table_insert (rank->slot_index, GUINT_TO_POINTER (g_array_index (ports, PsiPortId, slot)),
+                         GUINT_TO_POINTER (slot + 1));
+}
+
+/* Where a call of a rank leads. */
+typedef struct
+{
+  PsiPortId port;
+  PsiTransferId transfer; /* serve: 0 */
+  PsiRoute route;
+  const PsiStepRank *server; /* worker: the other end, and how the bytes get there */
+  PsiRoute server_route;
+} Target;
+
+static void
+add_links (PsiStep *step, const PsiStepRank *rank, PsiPortId port, const PsiRoute *route)
+{
+  gboolean own_adapter = !psi_topology_has (&step->topology, PSI_LEVEL_ADAPTER);
+
   for (guint tier = 0; tier < 4; tier++)
     {
       gboolean outward = tier == PSI_TIER_INTRA_OUT || tier == PSI_TIER_INTER_OUT;
@@ -183,6 +141,23 @@ slot_for (PsiStep *step, PsiStepRank *rank, PsiPortId port, const PsiRoute *rout
         psi_world_add_path (step->world, port, rank->links[tier], tier);
     }
   psi_step_add_shared_links (step, rank, port, route);
+}
+
+/* The slot under which the rank knows a port; binds it, and adds its links to the port's path, at first sight. */
+static guint
+slot_for (PsiStep *step, PsiStepRank *rank, const Target *target)
+{
+  GArray *ports = psi_world_rank (step->world, rank->id)->ports;
+
+  int known = known_slot (rank, ports, target->port);
+
+  if (known >= 0)
+    return (guint) known;
+  psi_world_bind (step->world, rank->id, ports->len, target->port);
+  index_slots (rank, ports);
+  add_links (step, rank, target->port, &target->route);
+  if (target->server != NULL)
+    add_links (step, target->server, target->port, &target->server_route);
   return ports->len - 1;
 }
 
@@ -193,6 +168,8 @@ typedef enum
   CALL_COLLECTIVE,
   CALL_COPIES,
   CALL_SERVER,
+  CALL_WORKER,
+  CALL_SERVE,
   CALL_SEND,
   CALL_RECEIVE
 } CallKind;
@@ -202,7 +179,7 @@ typedef struct
 {
   gint64 bytes;
   guint32 kind, stream;
-  guint32 what;  /* collective, copies: op; server: outward; message: what */
+  guint32 what;  /* collective, copies: op; server, worker: outward; message: what */
   guint32 index; /* collective: dimension; copies: part; message: index */
   guint32 other; /* message: list of the other rank, of the same class */
   guint32 traffic;
@@ -214,14 +191,6 @@ typedef struct
   guint slot;
   PsiTransferId transfer;
 } Call;
-
-/* Where a call of a rank leads. */
-typedef struct
-{
-  PsiPortId port;
-  PsiTransferId transfer;
-  PsiRoute route;
-} Target;
 
 static gboolean
 collective_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
@@ -280,7 +249,7 @@ copies_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *re
         }
   if (holders > 1)
     shape = group_shape (step, shape.n_ranks * holders,
-                         shape.n_ranks > 1 ? MIN (nearest, stride_of (step, DP)) : MAX (nearest, 1));
+                         shape.n_ranks > 1 ? MIN (nearest, stride_of (step, PSI_STRIDE_DP)) : MAX (nearest, 1));
   if (shape.n_ranks <= 1 || call->bytes <= 0)
     return FALSE;
   psi_collective_cost (step->machine, call->what, call->bytes, &shape, &cost);
@@ -334,7 +303,7 @@ crosses_node (const PsiStep *step, const PsiStepRank *from, const PsiStepRank *t
   /* Replicas of the pair sit at other offsets: one that crosses decides for all. */
   for (guint d = 0; d < step->plan->dp && from->count > 1; d++)
     {
-      guint gpu = low + d * step->strides[DP];
+      guint gpu = low + d * step->strides[PSI_STRIDE_DP];
 
       if (gpu / node != (gpu + distance) / node)
         return TRUE;
@@ -352,12 +321,57 @@ narrowest_wires (const PsiStep *step, const PsiStepRank *from, const PsiStepRank
 
   for (guint i = 0; i < replicas; i++)
     {
-      guint at = i % plan->tp * step->strides[TP] + i / plan->tp % plan->cp * step->strides[CP] +
-                 i / plan->tp / plan->cp * step->strides[DP];
+      guint at = i % plan->tp * step->strides[PSI_STRIDE_TP] + i / plan->tp % plan->cp * step->strides[PSI_STRIDE_CP] +
+                 i / plan->tp / plan->cp * step->strides[PSI_STRIDE_DP];
 
       share = MIN (share, psi_topology_wire_share (&step->topology, from->first_gpu + at, to->first_gpu + at));
     }
   return share;
+}
+
+/* Between a worker and the root. Only the worker waits for it: the port is its own, the links are both ends'. */
+static gboolean
+worker_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
+{
+  const PsiStepRank *root = &step->ranks[rank->list * step->n_classes];
+  gboolean outward = call->what != 0, crosses = crosses_node (step, root, rank);
+  PsiGroupShape shape = {
+    .n_ranks = 2, .n_nodes = crosses ? 2 : 1, .ranks_per_node = crosses ? 1 : 2, .nic_sharers = nic_sharers (step)
+  };
+  gint64 shift = (gint64) root->first_gpu - (gint64) rank->first_gpu;
+  PsiCollectiveCost cost;
+
+  if (rank->is_root || call->bytes <= 0)
+    return FALSE;
+  if (!crosses && step->topology.mesh_links > 0)
+    shape.wire_share = narrowest_wires (step, root, rank);
+  psi_collective_cost (step->machine, PSI_COLLECTIVE_SEND_RECV, call->bytes, &shape, &cost);
+  PsiTransferInfo info = psi_step_transfer_info (call->traffic, call->bytes, 1);
+  g_autofree char *key = g_strdup_printf ("worker/%u/%d", rank->id, outward);
+
+  info.by_server = outward;
+  *ret_target = (Target){ .port = port_for (step, key, FALSE),
+                          .transfer = psi_step_transfer (step, &cost, &info),
+                          .route = { PSI_ROUTE_MESSAGE, PSI_DIMENSION_ALL, 1, shift, !outward, outward },
+                          .server = root,
+                          .server_route = { PSI_ROUTE_MESSAGE, PSI_DIMENSION_ALL, 1, -shift, outward, !outward } };
+  return TRUE;
+}
+
+/* The root's desk. */
+static gboolean
+serve_target (PsiStep *step, PsiStepRank *rank, const CallKey *call, Target *ret_target)
+{
+  const PsiStepRank *root = &step->ranks[rank->list * step->n_classes];
+  gpointer found = g_hash_table_lookup (step->ports, "desk");
+
+  if (found == NULL)
+    {
+      found = GUINT_TO_POINTER (psi_world_add_desk (step->world, root->id) + 1);
+      g_hash_table_insert (step->ports, g_strdup ("desk"), found);
+    }
+  *ret_target = (Target){ .port = GPOINTER_TO_UINT (found) - 1, .transfer = 0 };
+  return TRUE;
 }
 
 static gboolean
@@ -392,6 +406,8 @@ static const struct
 } call_kinds[] = { [CALL_COLLECTIVE] = { collective_target, PSI_OP_COLLECTIVE },
                    [CALL_COPIES] = { copies_target, PSI_OP_COLLECTIVE },
                    [CALL_SERVER] = { server_target, PSI_OP_COLLECTIVE },
+                   [CALL_WORKER] = { worker_target, PSI_OP_COLLECTIVE },
+                   [CALL_SERVE] = { serve_target, PSI_OP_SERVE },
                    [CALL_SEND] = { message_target, PSI_OP_SEND },
                    [CALL_RECEIVE] = { message_target, PSI_OP_RECV } };
 
@@ -399,7 +415,15 @@ static const struct
 static const Call *
 find_call (const PsiStepRank *rank, const CallKey *key)
 {
-  for (guint i = 0; rank->calls != NULL && i < rank->calls->len; i++)
+  guint n = rank->calls != NULL ? rank->calls->len : 0;
+
+  if (rank->call_index != NULL)
+    {
+      guint found = GPOINTER_TO_UINT (g_hash_table_lookup (rank->call_index, key));
+
+      return found > 0 ? &g_array_index (rank->calls, Call, found - 1) : NULL;
+    }
+  for (guint i = 0; i < n; i++)
     {
       const Call *call = &g_array_index (rank->calls, Call, i);
 
@@ -409,27 +433,68 @@ find_call (const PsiStepRank *rank, const CallKey *key)
   return NULL;
 }
 
-/* Append the op of a call to the rank's program. */
-static PsiOpId
-make_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
+static guint
+call_hash (gconstpointer key)
+{
+  const guint32 *words = key;
+  guint hash = 0;
+
+  for (gsize i = 0; i < sizeof (CallKey) / sizeof *words; i++)
+    hash = (hash ^ words[i]) * 0x9e3779b1u;
+  return hash ^ hash >> 15;
+}
+
+static gboolean
+call_equal (gconstpointer a, gconstpointer b)
+{
+  return memcmp (a, b, sizeof (CallKey)) == 0;
+}
+
+static const Call *
+add_call (PsiStepRank *rank, const Call *call)
+{
+  if (rank->calls == NULL)
+    rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
+  guint first = rank->calls->len;
+  g_array_append_vals (rank->calls, call, 1);
+  if (rank->calls->len > FEW && rank->call_index == NULL)
+    {
+      rank->call_index = g_hash_table_new_full (call_hash, call_equal, g_free, NULL);
+      first = 0;
+    }
+  for (guint i = first; i < rank->calls->len && rank->call_index != NULL; i++)
+    g_hash_table_insert (rank->call_index, g_memdup2 (&g_array_index (rank->calls, Call, i).key, sizeof (CallKey)),
+                         GUINT_TO_POINTER (i + 1));
+  return &g_array_index (rank->calls, Call, rank->calls->len - 1);
+}
+
+/* NULL: there is nobody to call. */
+static const Call *
+know_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
 {
   const Call *known = find_call (rank, key);
-  gboolean is_turn = key->bytes <= 0 && call_kinds[key->kind].kind != PSI_OP_COLLECTIVE;
   Target target;
 
   if (known == NULL)
     {
       if (!call_kinds[key->kind].target (step, rank, key, &target))
-        return PSI_OP_NONE;
-      Call call = { .key = *key,
-                    .slot = slot_for (step, rank, target.port, &target.route),
-                    .transfer = target.transfer };
+        return NULL;
+      Call call = { .key = *key, .slot = slot_for (step, rank, &target), .transfer = target.transfer };
 
-      if (rank->calls == NULL)
-        rank->calls = g_array_new (FALSE, FALSE, sizeof (Call));
-      g_array_append_val (rank->calls, call);
-      known = &g_array_index (rank->calls, Call, rank->calls->len - 1);
+      known = add_call (rank, &call);
     }
+  return known;
+}
+
+/* Append the op of a call to the rank's program. */
+static PsiOpId
+make_call (PsiStep *step, PsiStepRank *rank, const CallKey *key)
+{
+  const Call *known = know_call (step, rank, key);
+  gboolean is_turn = key->bytes <= 0 && call_kinds[key->kind].kind != PSI_OP_COLLECTIVE;
+
+  if (known == NULL)
+    return PSI_OP_NONE;
   return psi_program_message (rank->program, key->stream, call_kinds[key->kind].kind, known->slot, known->transfer,
                               is_turn ? PSI_TAG_TURN : PSI_TAG_TRAFFIC + key->traffic);
 }
@@ -459,7 +524,7 @@ psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank)
     }
   g_assert (ports->len == 0);
   for (guint i = 0; i < n; i++)
-    slot_for (step, rank, targets[i].port, &targets[i].route);
+    slot_for (step, rank, &targets[i]);
   return TRUE;
 }
 
@@ -490,6 +555,24 @@ psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gin
                         0,     traffic };
 
   return make_call (step, rank, &key);
+}
+
+PsiOpId
+psi_step_worker_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic)
+{
+  const CallKey key = { bytes, CALL_WORKER, outward ? PSI_STREAM_PARAMETERS : PSI_STREAM_GRADIENTS, outward != FALSE, 0,
+                        0,     traffic };
+
+  return make_call (step, rank, &key);
+}
+
+PsiOpId
+psi_step_serve (PsiStep *step, PsiStepRank *rank, guint bucket, PsiTime time_ps)
+{
+  const CallKey key = { 0, CALL_SERVE, PSI_STREAM_GRADIENTS_IN, 0, 0, 0, 0 };
+  const Call *known = know_call (step, rank, &key);
+
+  return psi_program_serve (rank->program, key.stream, known->slot, bucket, time_ps, PSI_TAG_OPTIMIZER);
 }
 
 PsiOpId

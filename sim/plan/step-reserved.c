@@ -27,9 +27,10 @@ typedef struct
   PsiAllocator *allocator;
   const PsiStep *step;
   const PsiStepRank *rank;
-  GArray **held;       /* [chunk * micro_batches + micro_batch] of Held */
-  GArray *gathered;    /* of PsiBlockId: released when the next layer has its own */
-  PsiBlockId gradient; /* of the layer before */
+  GArray **held;        /* [chunk * micro_batches + micro_batch] of Held */
+  GArray *gathered;     /* of PsiBlockId: released when the next layer has its own */
+  PsiBlockId *resident; /* [layers]: copies that stay, 0 = none */
+  PsiBlockId gradient;  /* of the layer before */
 } Replay;
 
 static PsiBlockId
@@ -69,18 +70,42 @@ largest_tensor (const PsiLayerKind *kind)
   return largest;
 }
 
+/* The parameters of a layer come: into a buffer of the stream that gathers, then, with fully_shard, into tensors of the
+ * compute stream. Copies that stay are taken once. */
 static void
-gather (Replay *replay, const PsiLayerKind *kind)
+gather (Replay *replay, const PsiLayerKind *kind, guint layer, gboolean forward)
 {
-  if (replay->step->plan->zero < 3)
+  const PsiPlan *plan = replay->step->plan;
+  gint64 bytes = psi_layer_parameter_bytes (replay->step, kind);
+  gboolean stays = psi_step_stays_gathered (replay->step, kind), copies = plan->fsdp && plan->memory->fsdp == 2;
+
+  if (plan->zero < 3 || (stays && replay->resident[layer] != 0) || (stays && !forward))
     return;
-  PsiBlockId block = take (replay, 1, psi_layer_parameter_bytes (replay->step, kind));
+  PsiBlockId buffer = take (replay, 1, bytes);
+  PsiBlockId block = copies ? take (replay, 0, bytes) : buffer;
+  if (copies)
+    psi_allocator_release (replay->allocator, buffer);
+  if (stays)
+    {
+      replay->resident[layer] = block;
+      return;
+    }
   g_array_append_val (replay->gathered, block);
-  if (replay->gathered->len > replay->step->plan->prefetch + 1)
+  if (replay->gathered->len > (copies ? 1 : plan->prefetch + 1))
     {
       psi_allocator_release (replay->allocator, g_array_index (replay->gathered, PsiBlockId, 0));
       g_array_remove_index (replay->gathered, 0);
     }
+}
+
+/* A backward is over: what stayed for it goes, unless the next micro-batch uses it. */
+static void
+end_stay (Replay *replay, guint layer)
+{
+  if (replay->step->plan->pp > 1 || replay->resident[layer] == 0)
+    return;
+  psi_allocator_release (replay->allocator, replay->resident[layer]);
+  replay->resident[layer] = 0;
 }
 
 /* Saved tensors of a layer that are among the first `kept_bytes` go to `held`, the others to `passing`. */
@@ -115,7 +140,7 @@ forward (Replay *replay, guint part, GArray *held)
     {
       const PsiLayerKind *kind = psi_layer_kind (model, l);
 
-      gather (replay, kind);
+      gather (replay, kind, l, TRUE);
       take_pieces (replay, kind->forward_workspace_bytes, largest_tensor (kind), working);
       take_saved (replay, kind, l, 0, psi_step_kept_bytes (replay->step, kind, l), held, working);
       release_all (replay, working);
@@ -133,7 +158,7 @@ backward (Replay *replay, guint part, GArray *held)
       const PsiLayerKind *kind = psi_layer_kind (model, l);
       PsiBlockId gradient = 0;
 
-      gather (replay, kind);
+      gather (replay, kind, l, FALSE);
       take_saved (replay, kind, l, psi_step_kept_bytes (replay->step, kind, l), 0, held, working);
       take_pieces (replay, kind->backward_workspace_bytes, largest_tensor (kind), working);
       if (replay->step->plan->zero >= 2)
@@ -144,6 +169,7 @@ backward (Replay *replay, guint part, GArray *held)
           g_array_set_size (held, held->len - 1);
         }
       release_all (replay, working);
+      end_stay (replay, l);
       psi_allocator_release (replay->allocator, replay->gradient);
       replay->gradient = gradient;
     }
@@ -159,12 +185,13 @@ psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capac
 
   if (step->plan->cyclic || step->plan->keeps_all || psi_step_model (step)->is_uniform)
     return 0;
-  g_autoptr (PsiAllocator) allocator = psi_allocator_new (capacity_bytes, FALSE);
+  g_autoptr (PsiAllocator) allocator = psi_allocator_new (capacity_bytes, step->plan->memory->expandable);
   Replay replay = { .allocator = allocator,
                     .step = step,
                     .rank = rank,
                     .held = g_new0 (GArray *, n_held),
-                    .gathered = g_array_new (FALSE, FALSE, sizeof (PsiBlockId)) };
+                    .gathered = g_array_new (FALSE, FALSE, sizeof (PsiBlockId)),
+                    .resident = g_new0 (PsiBlockId, rank->shape->model->layers->len) };
   for (guint c = 0; c < PSI_N_MEMORY; c++)
     take (&replay, 0, rank->base[c]);
   for (guint i = 0; i < list->len && n_backwards < most_backwards; i++)
@@ -189,6 +216,7 @@ psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capac
     if (replay.held[i] != NULL)
       g_array_unref (replay.held[i]);
   g_free (replay.held);
+  g_free (replay.resident);
   g_array_unref (replay.gathered);
   return psi_allocator_reserved_peak_bytes (allocator) - psi_allocator_allocated_peak_bytes (allocator);
 }

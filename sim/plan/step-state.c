@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes that are always there, per rank and class.
  *
- *   parameters  P            zero 3: P / D; cyclic with one shared copy: x versions in use at once
+ *   parameters  P            zero 3: P / D, in FSDP of the fp32 copy; cyclic with one shared copy: x versions in use;
+ *                            asynchronous: 2 P where the server is
  *   gradients   G            zero 2, 3: G / D
  *   optimizer   K elements   zero 1, 2, 3: / D; only on the rank that updates (cyclic, parameter server)
  *
@@ -15,10 +16,39 @@ share (gint64 bytes, guint n)
   return (bytes + n - 1) / n;
 }
 
+/* Bytes of a layer's elements, `each` of those that are not frozen in a narrow format. */
+static gint64
+stored_bytes (const PsiLayerKind *kind, guint each)
+{
+  return (kind->parameters - kind->narrow_parameters) * each + kind->narrow_bytes;
+}
+
 gint64
 psi_layer_parameter_bytes (const PsiStep *step, const PsiLayerKind *kind)
 {
-  return kind->parameter_bytes > 0 ? kind->parameter_bytes : kind->parameters * step->plan->parameter_bytes_each;
+  return kind->parameter_bytes > 0 ? kind->parameter_bytes : stored_bytes (kind, step->plan->parameter_bytes_each);
+}
+
+gint64
+psi_layer_trained (const PsiLayerKind *kind)
+{
+  if (kind->parameter_bytes > 0)
+    return (gint64) ((double) (kind->parameter_bytes / 2) * kind->trainable_fraction);
+  return psi_kind_trainable (kind);
+}
+
+gint64
+psi_layer_trained_experts (const PsiLayerKind *kind)
+{
+  return kind->parameter_bytes > 0 ? 0 : psi_kind_trainable_experts (kind);
+}
+
+gint64
+psi_layer_trained_bytes (const PsiStep *step, const PsiLayerKind *kind)
+{
+  if (kind->parameter_bytes > 0)
+    return (gint64) ((double) kind->parameter_bytes * kind->trainable_fraction);
+  return psi_kind_trainable (kind) * step->plan->parameter_bytes_each;
 }
 
 gint64
@@ -26,7 +56,27 @@ psi_layer_gradient_bytes (const PsiStep *step, const PsiLayerKind *kind)
 {
   if (kind->parameter_bytes > 0)
     return kind->parameter_bytes;
-  return (gint64) ((double) kind->parameters * kind->trainable_fraction) * step->plan->gradient_bytes_each;
+  return psi_kind_trainable (kind) * step->plan->gradient_bytes_each;
+}
+
+gint64
+psi_step_tied_trained (const PsiModel *model)
+{
+  const PsiLayerKind *kind = psi_layer_kind (model, 0);
+
+  return kind->is_frozen ? 0 : (gint64) ((double) model->tied_parameters * kind->trainable_fraction);
+}
+
+/* What a layer keeps of its parameters when they are shared out: only what is trained has a master copy. */
+static gint64
+resting_bytes (const PsiStep *step, const PsiLayerKind *kind)
+{
+  gint64 bytes = psi_layer_parameter_bytes (step, kind);
+
+  if (kind->parameter_bytes > 0)
+    return bytes;
+  return bytes + psi_kind_trainable (kind) *
+                     (gint64) (step->plan->resting_parameter_bytes_each - step->plan->parameter_bytes_each);
 }
 
 /* Does this rank keep the optimizer state of the part? */
@@ -68,7 +118,7 @@ dummy_gradient_bytes (const PsiStep *step)
   if (!plan->memory->transformer_engine || plan->deterministic || model->is_uniform || model->n_blocks == 0)
     return 0;
   const PsiLayerKind *kind = psi_layer_kind (model, model->first_block);
-  return (kind->parameters - kind->expert_parameters) * plan->parameter_bytes_each;
+  return (psi_kind_trainable (kind) - psi_kind_trainable_experts (kind)) * plan->parameter_bytes_each;
 }
 
 /* Megatron keeps its lists of boundary tensors until the next step makes them anew: input and output of each model
@@ -96,16 +146,22 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
   for (guint c = 0; c < step->schedule->n_chunks; c++)
     {
       guint part = psi_schedule_part (step->schedule, rank->list, c);
-      guint copies = plan->cyclic && plan->placement != PSI_PLACEMENT_SEPARATE ? psi_step_versions (step, part) : 1;
+      /* The root keeps the newest version beside the one that its own worker uses. */
+      guint copies = plan->asynchronous && rank->is_root && plan->dp > 1         ? 2
+                     : plan->cyclic && plan->placement != PSI_PLACEMENT_SEPARATE ? psi_step_versions (step, part)
+                                                                                 : 1;
 
       for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
         {
           const PsiLayerKind *kind = psi_layer_kind (model, l);
           gint64 elements = kind->parameter_bytes > 0 ? kind->parameter_bytes / 2 : kind->parameters;
-          gint64 parameter_bytes = psi_layer_parameter_bytes (step, kind);
+          gint64 trained = psi_layer_trained (kind);
+          gint64 parameter_bytes =
+              plan->zero == 3 ? resting_bytes (step, kind) : psi_layer_parameter_bytes (step, kind);
           gint64 gradient_bytes = psi_layer_gradient_bytes (step, kind);
           double experts = elements > 0 ? (double) kind->expert_parameters / (double) elements : 0;
-          double optimizer_bytes = plan->optimizer_bytes_each * (double) elements * kind->trainable_fraction;
+          double trained_experts = trained > 0 ? (double) psi_layer_trained_experts (kind) / (double) trained : 0;
+          double optimizer_bytes = plan->optimizer_bytes_each * (double) trained;
           guint expert_shards = MAX (shards / plan->ep, 1);
 
           if (travels)
@@ -117,18 +173,17 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
           gint64 dense = (gint64) ((1 - experts) * (double) parameter_bytes), routed = parameter_bytes - dense;
           rank->base[PSI_MEMORY_PARAMETERS] +=
               plan->zero >= 3 ? share (dense, shards) + share (routed, expert_shards) : parameter_bytes * copies;
-          gint64 dense_gradients = (gint64) ((1 - experts) * (double) gradient_bytes);
+          gint64 dense_gradients = (gint64) ((1 - trained_experts) * (double) gradient_bytes);
           rank->base[PSI_MEMORY_GRADIENTS] +=
               plan->zero >= 2
                   ? share (dense_gradients, shards) + share (gradient_bytes - dense_gradients, expert_shards)
                   : gradient_bytes;
-          rank->base[PSI_MEMORY_GRADIENTS] +=
-              (gint64) ((double) elements * kind->trainable_fraction) * plan->extra_gradient_bytes_each;
+          rank->base[PSI_MEMORY_GRADIENTS] += trained * plan->extra_gradient_bytes_each;
           if (updates_part (step, rank, part))
-            rank->base[PSI_MEMORY_OPTIMIZER] += plan->zero >= 1
-                                                    ? share ((gint64) ((1 - experts) * optimizer_bytes), shards) +
-                                                          share ((gint64) (experts * optimizer_bytes), expert_shards)
-                                                    : (gint64) optimizer_bytes;
+            rank->base[PSI_MEMORY_OPTIMIZER] +=
+                plan->zero >= 1 ? share ((gint64) ((1 - trained_experts) * optimizer_bytes), shards) +
+                                      share ((gint64) (trained_experts * optimizer_bytes), expert_shards)
+                                : (gint64) optimizer_bytes;
         }
       /* Tied tensors: the last rank holds a copy of its own when the first layer is elsewhere. */
       if (model->tied_parameters > 0 && part == step->partition.n_parts - 1 && part > 0 &&
@@ -137,11 +192,14 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
           guint n = plan->zero >= 1 ? shards : 1;
 
           rank->base[PSI_MEMORY_PARAMETERS] +=
-              share (model->tied_parameters * plan->parameter_bytes_each, plan->zero >= 3 ? n : 1);
+              share (model->tied_parameters * (plan->zero == 3 && psi_step_tied_trained (model) > 0
+                                                   ? plan->resting_parameter_bytes_each
+                                                   : plan->parameter_bytes_each),
+                     plan->zero >= 3 ? n : 1);
           rank->base[PSI_MEMORY_GRADIENTS] +=
-              share (model->tied_parameters * plan->gradient_bytes_each, plan->zero >= 2 ? n : 1);
+              share (psi_step_tied_trained (model) * plan->gradient_bytes_each, plan->zero >= 2 ? n : 1);
           rank->base[PSI_MEMORY_OPTIMIZER] +=
-              share ((gint64) (plan->optimizer_bytes_each * (double) model->tied_parameters), n);
+              share ((gint64) (plan->optimizer_bytes_each * (double) psi_step_tied_trained (model)), n);
         }
     }
   psi_step_offload_state (step, rank);

@@ -85,6 +85,7 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
                              .backward_ps = backward_ps,
                              .weight_ps = weight_ps,
                              .transfer_ps = boundary_time_ps (step, shape->model),
+                             .vocabulary = plan->vocabulary,
                              .in_flight = plan->in_flight,
                              .kept_bytes = kept_bytes,
                              .late_bytes = late_bytes };
@@ -105,8 +106,8 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
 
 #define MOST_RANKS 1048576
 #define MOST_OPS 6000000       /* of all programs: 300 bytes each */
-#define MOST_RANK_OPS 20000000 /* of all ranks: 80 bytes each */
-#define MOST_UNLIKE_GPUS 4096  /* beyond, replicas count as equal even if only some cross nodes */
+#define MOST_RANK_OPS 64000000 /* of all ranks: 80 bytes each */
+#define MOST_UNLIKE_GPUS 4096  /* beyond, replicas count as equal even if only some cross nodes; the report says so */
 
 /* One class of ranks for all replicas when they are equal; one for each worker when their batches differ; root and
  * others of a parameter server; every GPU by itself when the user asks, or singles one out. */
@@ -117,9 +118,19 @@ count_classes (PsiStep *step)
 
   if (plan->cyclic || plan->keeps_all || psi_step_lists_are_workers (step))
     return 1;
-  if (!psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
-      psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0 ||
-      (step->gpus <= MOST_UNLIKE_GPUS && !psi_step_replicas_alike (step)))
+  if (plan->asynchronous)
+    return MAX (plan->dp, 1);
+  gboolean one_by_one =
+      !psi_settings_bool (step->settings, PSI_KEY_COLLAPSE) || psi_settings_has (step->settings, PSI_KEY_SLOW_RANK) ||
+      psi_settings_has (step->settings, PSI_KEY_SLOW_LINK) || psi_settings_real (step->settings, PSI_KEY_JITTER) > 0;
+  if (!one_by_one && !psi_step_replicas_alike (step))
+    {
+      one_by_one = step->gpus <= MOST_UNLIKE_GPUS;
+      step->warning = one_by_one ? NULL
+                                 : "replicas lie differently on their nodes and are counted as equal to the first "
+                                   "(collapse = no follows every GPU)";
+    }
+  if (one_by_one)
     return plan->parameter_server ? MAX (plan->dp, 1) : plan->dp * plan->tp * plan->cp;
   if (plan->worker_batches != NULL)
     return plan->dp;
@@ -321,7 +332,9 @@ build_program (PsiStep *step, PsiStepRank *rank, guint64 n_ops_before, GError **
         return FALSE;
     }
   psi_step_close_gates (rank);
-  if (!cyclic)
+  if (step->plan->asynchronous && step->plan->dp > 1)
+    psi_step_asynchronous_update (step, rank);
+  else if (!cyclic)
     psi_step_synchronous_update (step, rank);
   return TRUE;
 }
@@ -346,6 +359,22 @@ follow_another (PsiStep *step, PsiStepRank *rank)
   if (last != NULL)
     last->next_leader = rank;
   return FALSE;
+}
+
+/* Workers that nothing keeps in step begin evenly spread over the work of one. */
+static void
+spread_workers (PsiStep *step)
+{
+  for (guint r = 0; r < step->n_ranks; r++)
+    {
+      const GArray *stream = step->ranks[r].program->streams[PSI_STREAM_COMPUTE];
+      PsiTime work_ps = 0;
+
+      for (guint i = 0; i < stream->len; i++)
+        work_ps = psi_time_add (work_ps, g_array_index (stream, PsiOp, i).cost_ps);
+      psi_world_rank (step->world, step->ranks[r].id)->offset_ps =
+          (PsiTime) ((double) work_ps * step->ranks[r].dp_index / step->plan->dp);
+    }
 }
 
 static gboolean
@@ -395,6 +424,8 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
     }
   if (plan->cyclic)
     psi_step_cyclic_messages (step);
+  if (plan->asynchronous)
+    spread_workers (step);
   for (guint r = 0; r < step->n_ranks; r++)
     if (step->ranks[r].leader == NULL)
       psi_step_add_state (step, &step->ranks[r]);
@@ -516,6 +547,8 @@ psi_step_free (PsiStep *step)
       g_clear_pointer (&rank->uses, g_array_unref);
       g_clear_pointer (&rank->gathers, g_array_unref);
       g_clear_pointer (&rank->calls, g_array_unref);
+      g_clear_pointer (&rank->call_index, g_hash_table_unref);
+      g_clear_pointer (&rank->slot_index, g_hash_table_unref);
       g_clear_pointer (&rank->sends, g_array_unref);
       g_free (rank->first_use);
       g_free (rank->ready);

@@ -3,13 +3,16 @@
  *
  *   step.c            schedule, ranks, streams; walks each rank's list of tokens
  *   step-cost.c       kernels -> time of every segment of every kind of layer
- *   step-place.c      ranks on the machine, links, communicators, channels
+ *   step-ranks.c      ranks on the machine
+ *   step-place.c      groups, communicators, channels
  *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
  *   step-token.c      one token after another, those that overlap, gates
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
  *   step-fold.c       equal tokens as one op each
- *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server
+ *   step-gather.c     sharded parameters for a pass
+ *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server;
+ *                     asynchronous update: each bucket by itself
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
  *
@@ -93,7 +96,17 @@ typedef struct
   PsiTraffic traffic;
   gint64 sent_bytes;   /* by this rank */
   gint64 flight_bytes; /* of them at one instant */
+  gboolean by_server;  /* the root of a parameter server sends them, whoever runs the op */
 } PsiTransferInfo;
+
+/* Dimensions of PsiStep.strides. */
+enum
+{
+  PSI_STRIDE_TP,
+  PSI_STRIDE_CP,
+  PSI_STRIDE_DP,
+  PSI_STRIDE_PP
+};
 
 /* A rank (or class of equal ranks) while its program is built. Ranks of one list with equal work follow the first of
  * them: they share its program, and all that is filled while tokens are walked stays with it. */
@@ -117,18 +130,19 @@ struct _PsiStepRank
 
   /* Filled while tokens are walked; by psi_token_index(). */
   PsiOpId *forward_first, *forward_last, *backward_first, *backward_last;
-  GArray *marks;         /* of PsiOpId: last op of each token, in list order */
-  GArray *sends;         /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
-  GArray *receives;      /* of PsiGate: boundary receives, gated by an earlier token */
-  GArray *uses;          /* of PsiOpId: last op of each use of gathered parameters, in order */
-  GArray *gathers;       /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
-  GArray *calls;         /* step-place.c: collectives and messages made before, with their slot and transfer */
-  PsiOpId *first_use;    /* [layers] first op of the step that reads the layer's parameters */
-  PsiOpId *ready;        /* [layers] last op of the step that adds to the layer's gradients */
-  PsiOpId *update;       /* [parts] cyclic: the update this rank makes */
-  guint32 *folds;        /* step-fold.c: [chunks x kinds of token] */
-  guint32 *updates_left; /* [chunks] backwards that are still to come */
-  guint group_start[PSI_MAX_STREAMS]; /* stream lengths before the first token of a group of overlapped ones */
+  GArray *marks;    /* of PsiOpId: last op of each token, in list order */
+  GArray *sends;    /* of PsiOpId: boundary sends the next token waits for, under frameworks that block */
+  GArray *receives; /* of PsiGate: boundary receives, gated by an earlier token */
+  GArray *uses;     /* of PsiOpId: last op of each use of gathered parameters, in order */
+  GArray *gathers;  /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
+  GArray *calls;    /* step-place.c: collectives and messages made before, with their slot and transfer */
+  GHashTable *call_index, *slot_index; /* step-place.c: where to find them, and ports, if they are many */
+  PsiOpId *first_use;                  /* [layers] first op of the step that reads the layer's parameters */
+  PsiOpId *ready;                      /* [layers] last op of the step that adds to the layer's gradients */
+  PsiOpId *update;                     /* [parts] cyclic: the update this rank makes */
+  guint32 *folds;                      /* step-fold.c: [chunks x kinds of token] */
+  guint32 *updates_left;               /* [chunks] backwards that are still to come */
+  guint group_start[PSI_MAX_STREAMS];  /* stream lengths before the first token of a group of overlapped ones */
 };
 
 /* An op that may not begin before number `position` of a list (marks or uses) is over; negative: of the step before. */
@@ -151,6 +165,7 @@ typedef struct _PsiStep
   GArray *infos; /* of PsiTransferInfo, by PsiTransferId */
   PsiStepRank *ranks;
   guint n_ranks, n_classes; /* ranks = lists x classes */
+  const char *warning;      /* for the report, or NULL */
   guint gpus, strides[4];   /* strides of tp, cp, dp, pp in GPU numbers */
   PsiTopology topology;
   GHashTable *shared_links; /* level, domain and direction -> PsiLinkId + 1 */
@@ -213,10 +228,11 @@ PsiShapeCost *psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine
 void psi_shape_cost_free (PsiShapeCost *shape);
 PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory-bound kernel over so many bytes */
 
-/* step-place.c */
+/* step-ranks.c */
 void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
 /* Do the pipelines of all replicas cross nodes at the same places? */
 gboolean psi_step_replicas_alike (PsiStep *step);
+/* step-place.c */
 /* Give `rank` the ports under the slots of another rank of its list, so that it can run that rank's program. FALSE, and
  * nothing is done, if one of its messages would cost something else. */
 gboolean psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank);
@@ -242,6 +258,10 @@ PsiOpId psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, Psi
                              gint64 bytes, PsiTraffic traffic);
 /* Gather to, or scatter from, the root of a parameter server: `outward` = away from the root. */
 PsiOpId psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
+/* What one worker alone sends to the root, or the root to it; PSI_OP_NONE for the root's own worker. */
+PsiOpId psi_step_worker_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
+/* A worker's turn at the root: the update of a bucket (0, 1, ...). */
+PsiOpId psi_step_serve (PsiStep *step, PsiStepRank *rank, guint bucket, PsiTime time_ps);
 /* One end of a message between two ranks; `what` and `index` tell channels of a pair apart. bytes 0: no traffic. */
 PsiOpId psi_step_send (PsiStep *step, PsiStepRank *from, PsiStepRank *to, guint stream, guint what, guint index,
                        gint64 bytes, PsiTraffic traffic);
@@ -301,11 +321,26 @@ PsiOpId psi_step_add_fold (PsiStepRank *rank, const PsiToken *token);
 /* Fold what was appended since the streams had the lengths `before`; PSI_OP_NONE: it stays as it is. */
 PsiOpId psi_step_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token, const guint *before);
 
+/* step-gather.c */
+/* Gather a layer's parameters for a use; PSI_OP_NONE if they are there. */
+PsiOpId psi_step_gather (PsiStep *step, PsiStepRank *rank, guint layer, gboolean forward);
+/* The use, ops `first` .. `last` of the token, is over. */
+void psi_step_end_use (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer, PsiOpId gathered,
+                       PsiOpId first, PsiOpId last);
+/* Is a layer's gathered copy kept from one use to the next? */
+gboolean psi_step_stays_gathered (const PsiStep *step, const PsiLayerKind *kind);
+/* Is the token the last of the rank's step that works on its part? */
+gboolean psi_step_is_last_use (const PsiStep *step, const PsiStepRank *rank, const PsiToken *token);
+
 /* step-gradients.c */
 /* The end of a rank's step: reduce, clip, update, share. */
 void psi_step_synchronous_update (PsiStep *step, PsiStepRank *rank);
-/* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops. */
-void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId first, PsiOpId last);
+/* The same where workers do not wait for each other. */
+void psi_step_asynchronous_update (PsiStep *step, PsiStepRank *rank);
+/* Sharded gradients leave at once: called after each backward of a layer, `first` .. `last` its ops; `is_first`: of the
+ * step. */
+void psi_step_scatter_gradients (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint layer,
+                                 gboolean is_first, PsiOpId first, PsiOpId last);
 /* reduce_every: gradients of a part that are summed in the middle of the step, called after each of its backwards. */
 void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
 PsiOpId psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part);
@@ -316,12 +351,18 @@ void psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *t
 void psi_step_cyclic_after (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 /* Once all lists are walked: gradients and versions on their way. */
 void psi_step_cyclic_messages (PsiStep *step);
-/* Versions of a part in use at once on one shared copy: 1 or 2. */
+/* Versions of a part in use at once where ranks share one store. */
 guint psi_step_versions (const PsiStep *step, guint part);
 
 /* step-state.c */
 gint64 psi_layer_parameter_bytes (const PsiStep *step, const PsiLayerKind *kind);
 gint64 psi_layer_gradient_bytes (const PsiStep *step, const PsiLayerKind *kind);
+/* Elements, and bytes of parameters, that an update changes; those of experts alone. */
+gint64 psi_layer_trained (const PsiLayerKind *kind);
+gint64 psi_layer_trained_experts (const PsiLayerKind *kind);
+gint64 psi_layer_trained_bytes (const PsiStep *step, const PsiLayerKind *kind);
+/* Elements of the tensor that first and last layer share, as far as they are trained. */
+gint64 psi_step_tied_trained (const PsiModel *model);
 void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
 
 /* step-pass.c: what the forward of a layer keeps for its backward */
@@ -330,7 +371,10 @@ gint64 psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint
 /* step-offload.c: time of an update in the host; time that a layer's pass waits for the host beyond its own work; bytes
  * that are not on the GPU after all */
 PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
-PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, gint64 kept_bytes, PsiTime work_ps);
+PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, guint layer, gint64 kept_bytes,
+                                   PsiTime work_ps);
+gboolean psi_step_updates_on_host (const PsiStep *step);
+gboolean psi_step_offloads_activations (const PsiStep *step, guint layer);
 void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
 
 /* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take

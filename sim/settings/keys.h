@@ -35,6 +35,7 @@ typedef enum
   /* [model] */
   PSI_KEY_MODEL,
   PSI_KEY_SEQUENCE,
+  PSI_KEY_DECODER_SEQUENCE,
   PSI_KEY_DROPOUT,
   PSI_KEY_FAMILY,
   PSI_KEY_LAYERS,
@@ -51,6 +52,8 @@ typedef enum
   PSI_KEY_EXPERTS_PER_TOKEN,
   PSI_KEY_FROZEN,
   PSI_KEY_LORA_RANK,
+  PSI_KEY_LORA_TARGETS,
+  PSI_KEY_LORA_BASE,
   PSI_KEY_PSI_P,
   PSI_KEY_PSI_A,
   PSI_KEY_PSI_INT,
@@ -86,6 +89,7 @@ typedef enum
   PSI_KEY_SHARD_GROUP,
   PSI_KEY_SCHEDULE,
   PSI_KEY_IN_FLIGHT,
+  PSI_KEY_VOCAB_PARALLEL,
   PSI_KEY_UPDATE,
   PSI_KEY_DELAY,
   PSI_KEY_PLACEMENT,
@@ -108,6 +112,7 @@ typedef enum
   PSI_KEY_REDUCE_EVERY,
   PSI_KEY_COMPRESSION,
   PSI_KEY_OFFLOAD,
+  PSI_KEY_OFFLOAD_LAYERS,
   PSI_KEY_LOSS_CHUNKS,
   PSI_KEY_COMPILE,
   PSI_KEY_DETERMINISTIC,
@@ -125,7 +130,6 @@ typedef struct
   const char *choices;     /* "none selective full", or NULL */
   const char *fallback;    /* value when not written, as text; NULL: follows from other keys, the help says how */
   const char *help;        /* one line, for --help, man page and `list keys` */
-  const char *later;       /* NULL, or what is missing: writing the key (or a value listed here) is refused politely */
 } PsiKey;
 
 extern const PsiKey psi_keys[PSI_N_KEYS];
@@ -164,9 +168,8 @@ const gint64 *psi_settings_counts (const PsiSettings *settings, PsiKeyId key,
 #define PSI_SETTINGS_ERROR (psi_settings_error_quark ())
 typedef enum
 {
-  PSI_SETTINGS_ERROR_VALUE,   /* not a number, out of range, not one of the choices */
-  PSI_SETTINGS_ERROR_UNKNOWN, /* no such key */
-  PSI_SETTINGS_ERROR_LATER    /* known, but not in this version */
+  PSI_SETTINGS_ERROR_VALUE,  /* not a number, out of range, not one of the choices */
+  PSI_SETTINGS_ERROR_UNKNOWN /* no such key */
 } PsiSettingsError;
 GQuark psi_settings_error_quark (void);
 

@@ -138,8 +138,7 @@ parse_choice (const PsiKey *key, const char *text, Value *value, GError **error)
   g_auto (GStrv) known = g_strsplit (key->choices, " ", -1);
   GString *allowed = g_string_new (NULL);
   for (char **word = known; *word != NULL; word++)
-    if (!word_is_in (key->later, *word))
-      g_string_append_printf (allowed, "%s%s", allowed->len > 0 ? ", " : "", *word);
+    g_string_append_printf (allowed, "%s%s", allowed->len > 0 ? ", " : "", *word);
 
   g_autofree char *listed = g_string_free (allowed, FALSE);
   const char *near = psi_nearest (text, (const char *const *) known);
@@ -257,13 +256,6 @@ value_parse (PsiKeyId id, const char *text, Value *value, GError **error)
     return refuse (error, text, "is not UTF-8");
   if (strlen (text) > 100000)
     return refuse (error, text, "is too long");
-  if (word_is_in (key->later, text) || word_is_in (key->later, "*"))
-    {
-      g_autofree char *quoted = psi_quote (text);
-
-      g_set_error (error, PSI_SETTINGS_ERROR, PSI_SETTINGS_ERROR_LATER, "%s is not in this version", quoted);
-      return FALSE;
-    }
   if (!parse_funcs[key->kind](key, text, value, error))
     return FALSE;
   for (guint i = 0; i < G_N_ELEMENTS (text_checks); i++)

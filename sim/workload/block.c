@@ -15,6 +15,12 @@
  *   scores (math)                  5 a s / t with dropout, 2 a s / t without
  *   log-sum-exp (fused attention)  4 a / t
  *
+ *   norm behind a half             2h / S                  rmsnorm 8h: its input, fp32 copy, normed
+ *   norms of queries and keys      2 (q + k) / t           the same
+ *
+ * Halves side by side (GPT-J, Falcon, Cohere) share one norm, or have one each (GPT-NeoX), and one sum over the
+ * tensor-parallel group forward.
+ *
  * so gpt with dropout and math attention is s b h (10 + 24/t + 5 a s / (h t)), with sequence parallelism
  * s b h (34 + 5 a s / h) / t: equations 1, 2 and 4 of Korthikanti et al., arXiv 2205.05198. Selective recompute drops
  * the scores or the log-sum-exp (equation 6), full recompute keeps the block's input (2 s b h).
@@ -27,50 +33,8 @@
  * Context parallelism divides the tokens; keys and values travel once around the group forward, twice backward.
  * The gather of norm outputs for the weight gradient under sequence parallelism hides behind the input gradient and is
  * not modelled. Source: Megatron-LM, Transformer Engine and torchtitan code; measured peaks to 1-2 % for Megatron,
- * about 9 % for eager PyTorch. Limits: fp8 keeps 16-bit activations; experts are balanced. */
+ * about 9 % for eager PyTorch. Limits: experts are balanced. */
 #include "block.h"
-
-static gboolean
-check_divides (const char *degree, guint value, gint64 amount, const char *what, const char *name, GError **error)
-{
-  g_autoptr (GString) allowed = NULL;
-
-  if (value <= 1 || amount % value == 0)
-    return TRUE;
-  allowed = g_string_new ("1");
-  for (gint64 d = 2; d <= MIN (amount, 1024) && allowed->len < 60; d++)
-    if (amount % d == 0)
-      g_string_append_printf (allowed, " %" G_GINT64_FORMAT, d);
-  g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-               "[plan] %s: '%u' does not divide the %" G_GINT64_FORMAT " %s of '%s' (allowed: %s)", degree, value,
-               amount, what, name, allowed->str);
-  return FALSE;
-}
-
-static gboolean
-check_degrees (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence, GError **error)
-{
-  guint tp = MAX (lowering->tp, 1), cp = MAX (lowering->cp, 1), ep = MAX (lowering->ep, 1);
-
-  if (!check_divides ("tp", tp, d->heads, "attention heads", d->name, error) ||
-      !check_divides ("tp", tp, d->kv_heads, "key and value heads", d->name, error) ||
-      !check_divides ("tp", tp, d->ffn, "feed-forward columns", d->name, error) ||
-      !check_divides ("cp", cp, sequence, "tokens of a sample", d->name, error))
-    return FALSE;
-  if (lowering->sequence_parallel &&
-      !check_divides ("tp", tp, sequence / cp, "tokens that sequence_parallel splits", d->name, error))
-    return FALSE;
-  if (d->experts > 0)
-    return check_divides ("ep", ep, d->experts, "experts", d->name, error) &&
-           check_divides ("tp", tp, d->expert_ffn, "columns of an expert", d->name, error);
-  if (ep > 1)
-    {
-      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                   "[plan] ep: '%u' needs experts, and '%s' has none (allowed: 1)", ep, d->name);
-      return FALSE;
-    }
-  return TRUE;
-}
 
 void
 psi_block_init (PsiBlock *block, const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence)
@@ -86,8 +50,7 @@ psi_block_init (PsiBlock *block, const PsiModelDimensions *d, const PsiLowering 
                   .keys = sequence,
                   .rms = g_strcmp0 (d->norm, "rmsnorm") == 0,
                   .gated = g_strcmp0 (d->activation, "swiglu") == 0 || g_strcmp0 (d->activation, "gated-gelu") == 0,
-                  .qkv_bias = d->qkv_bias,
-                  .linear_bias = d->linear_bias };
+                  .traits = &d->traits };
 }
 
 gint64
@@ -129,17 +92,40 @@ is_unfused (const PsiLower *lower, PsiKernelSet set)
   return lower->lowering->framework != NULL ? set == PSI_KERNELS_EAGER && !lower->lowering->compile : is_eager (lower);
 }
 
-static const PsiFrameworkMemory *
-memory_of (const PsiLowering *lowering)
+const PsiFrameworkMemory *
+psi_block_memory (const PsiLowering *lowering)
 {
   return lowering->memory != NULL ? lowering->memory : psi_framework_memory_of_base (lowering->megatron);
 }
 
+/* What a product keeps of its 16-bit input: Transformer Engine saves it as it was cast for the product. mxfp8 has a
+ * scale byte for each 32 elements, nvfp4 one for each 16. */
+gint64
+psi_block_kept_input_bytes (const PsiLower *lower, gint64 bytes)
+{
+  gint64 elements = bytes / lower->element_bytes;
+
+  if (!psi_block_memory (lower->lowering)->narrow_inputs)
+    return bytes;
+  switch (lower->dtype)
+    {
+    case PSI_DTYPE_FP8:
+      return elements;
+    case PSI_DTYPE_MXFP8:
+      return elements + elements / 32;
+    case PSI_DTYPE_NVFP4:
+      return elements / 2 + elements / 16;
+    default:
+      return bytes;
+    }
+}
+
 /* A product along the sequence's tp shards that keeps its gathered input. */
 static void
-save_whole_input (PsiLower *lower, const PsiBlock *block)
+save_whole_input (PsiLower *lower, const PsiBlock *block, guint targets)
 {
-  if (lower->sequence_shards > 1 && memory_of (lower->lowering)->whole_inputs)
+  if (lower->sequence_shards > 1 && psi_lower_wants_input (lower, targets) &&
+      psi_block_memory (lower->lowering)->whole_inputs)
     psi_lower_save (lower, psi_block_whole_bytes (lower, block));
 }
 
@@ -161,20 +147,65 @@ end_rerun (PsiLower *lower, gint64 kept_bytes)
   psi_lower_keep (lower, kept_bytes);
 }
 
+/* A norm and what it saves: its input; its result, if a product that is `fed` by it reads it; what single operators
+ * keep between: an fp32 copy, and what the weight's gradient wants. */
+static void
+add_norm (PsiLower *lower, const PsiBlock *block, gboolean is_fed)
+{
+  gint64 stream_bytes = psi_block_stream_bytes (lower, block);
+  const PsiFramework *framework = lower->lowering->framework;
+  gboolean unfused = block->rms && is_unfused (lower, framework != NULL ? framework->norm : PSI_KERNELS_FUSED);
+  gboolean trained = lower->lowering->adapters.rank == 0;
+  gboolean wanted = is_fed && psi_lower_wants_input (lower, lower->feeds);
+  gint64 result_bytes = !wanted                        ? 0
+                        : unfused || lower->feeds == 0 ? stream_bytes
+                                                       : psi_block_kept_input_bytes (lower, stream_bytes);
+  gint64 between = unfused ? (lower->element_bytes == 4 ? 0 : 2) + trained : 0;
+
+  psi_lower_save (lower, stream_bytes); /* before a half: the residual */
+  psi_lower_element (lower, block->rms ? PSI_ELEMENT_RMSNORM : PSI_ELEMENT_LAYERNORM,
+                     (double) stream_bytes / lower->element_bytes);
+  psi_lower_save (lower, between * stream_bytes + result_bytes);
+  psi_lower_add_parameters (lower, block->rms || block->traits->bare_norms ? block->hidden : 2 * block->hidden);
+}
+
 void
 psi_block_norm (PsiLower *lower, const PsiBlock *block)
 {
-  gint64 stream_bytes = psi_block_stream_bytes (lower, block);
+  add_norm (lower, block, TRUE);
+}
 
-  psi_lower_save (lower, stream_bytes); /* input, that is the residual */
+/* Where a half begins: the first norm of the block, or the second. */
+static void
+begin_half (PsiLower *lower, const PsiBlock *block, gboolean is_first)
+{
+  if (block->traits->norms == PSI_NORMS_AFTER)
+    psi_lower_save (lower, psi_block_stream_bytes (lower, block)); /* the residual itself is the products' input */
+  else if (is_first || block->traits->norms != PSI_NORMS_SHARED)
+    add_norm (lower, block, TRUE);
+}
+
+static void
+end_half (PsiLower *lower, const PsiBlock *block)
+{
+  if (block->traits->norms == PSI_NORMS_AROUND || block->traits->norms == PSI_NORMS_AFTER)
+    add_norm (lower, block, FALSE);
+  psi_block_residual (lower, block);
+}
+
+/* Norms of queries and keys. */
+static void
+add_qk_norm (PsiLower *lower, const PsiBlock *block, gint64 qk_bytes)
+{
+  gint64 heads = block->heads + block->kv_heads;
+
+  if (block->traits->qk_norm == PSI_QK_NORM_NONE)
+    return;
   psi_lower_element (lower, block->rms ? PSI_ELEMENT_RMSNORM : PSI_ELEMENT_LAYERNORM,
-                     (double) stream_bytes / lower->element_bytes);
-  const PsiFramework *framework = lower->lowering->framework;
-  if (block->rms && is_unfused (lower, framework != NULL ? framework->norm : PSI_KERNELS_FUSED))
-    psi_lower_save (lower, lower->element_bytes == 4 ? 2 * stream_bytes : 4 * stream_bytes);
-  else
-    psi_lower_save (lower, stream_bytes);
-  psi_lower_add_parameters (lower, block->rms ? block->hidden : 2 * block->hidden);
+                     (double) qk_bytes / (double) lower->element_bytes);
+  psi_lower_save (lower, qk_bytes);
+  psi_lower_add_parameters (lower, block->head_dim *
+                                       (block->traits->qk_norm == PSI_QK_NORM_HEAD ? 2 : heads / (gint64) lower->tp));
 }
 
 void
@@ -185,6 +216,8 @@ psi_block_residual (PsiLower *lower, const PsiBlock *block)
   psi_lower_element (lower, PSI_ELEMENT_RESIDUAL, (double) elements);
   if (lower->lowering->dropout)
     psi_lower_save (lower, elements); /* the mask, one byte each */
+  if (psi_block_memory (lower->lowering)->residual_inputs)
+    psi_lower_save (lower, elements * lower->element_bytes);
 }
 
 /* Ring of keys and values: whole tensors of the group, gathered forward; backward gathered again and their gradients
@@ -210,28 +243,34 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   gint64 q_bytes = tokens * q * width / tp, kv_bytes = 2 * key_tokens * k * width / tp;
 
   begin_rerun (lower);
-  psi_block_norm (lower, block);
+  lower->feeds = cross ? PSI_TARGET_Q : PSI_TARGET_Q | PSI_TARGET_K | PSI_TARGET_V;
+  begin_half (lower, block, TRUE);
   psi_lower_enter_tp (lower, whole_bytes);
-  save_whole_input (lower, block);
+  save_whole_input (lower, block, lower->feeds);
+  lower->feeds = 0;
   if (cross || (!lower->lowering->megatron && block->rope))
     {
       end_rerun (lower, q_bytes);
-      psi_lower_linear (lower, tokens, block->hidden, q, PSI_SPLIT_COLUMN, block->qkv_bias);
+      psi_lower_linear (lower, tokens, block->hidden, q, PSI_SPLIT_COLUMN, block->traits->qkv_bias);
       begin_rerun (lower);
-      psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->qkv_bias);
+      psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->traits->qkv_bias);
       end_rerun (lower, kv_bytes / 2);
-      psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->qkv_bias);
+      psi_lower_linear (lower, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN, block->traits->qkv_bias);
     }
   else
     {
       end_rerun (lower, q_bytes + kv_bytes);
-      psi_lower_linear (lower, tokens, block->hidden, q + 2 * k, PSI_SPLIT_COLUMN, block->qkv_bias);
+      psi_lower_linear (lower, tokens, block->hidden, q + 2 * k, PSI_SPLIT_COLUMN, block->traits->qkv_bias);
     }
+  psi_lower_adapter (lower, PSI_TARGET_Q, tokens, block->hidden, q, PSI_SPLIT_COLUMN);
+  psi_lower_adapter (lower, PSI_TARGET_K, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN);
+  psi_lower_adapter (lower, PSI_TARGET_V, key_tokens, block->hidden, k, PSI_SPLIT_COLUMN);
   begin_rerun (lower);
+  add_qk_norm (lower, block, q_bytes + kv_bytes / 2);
   psi_lower_element (lower, PSI_ELEMENT_LAYOUT, (double) (q_bytes + kv_bytes) / (double) width);
   if (block->rope)
     psi_lower_element (lower, PSI_ELEMENT_ROPE, ((double) q_bytes + (double) kv_bytes / 2.0) / (double) width);
-  psi_lower_save (lower, is_eager (lower) ? 3 * q_bytes : q_bytes + kv_bytes);
+  psi_lower_save (lower, q_bytes + (is_eager (lower) ? 2 * key_tokens * q * width / tp : kv_bytes));
   add_context_ring (lower, kv_bytes);
 
   if (lower->select_products && lower->lowering->flash)
@@ -245,12 +284,21 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   if (MAX (lower->lowering->cp, 1) > 1)
     psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_GATHER, PSI_GROUP_CP, kv_bytes * lower->lowering->cp);
 
-  psi_lower_save (lower, q_bytes);
+  gboolean wanted = psi_lower_wants_input (lower, PSI_TARGET_O);
+  if (wanted || lower->lowering->flash)
+    psi_lower_save (lower, q_bytes);
+  if (wanted && psi_block_kept_input_bytes (lower, q_bytes) <
+                    q_bytes) /* the attention keeps its output, the product its own cast */
+    psi_lower_save (lower, psi_block_kept_input_bytes (lower, q_bytes));
   if (lower->lowering->attention_copy && lower->lowering->flash)
     psi_lower_save (lower, q_bytes);
-  psi_lower_linear (lower, tokens, q, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
-  psi_lower_leave_tp (lower, whole_bytes);
-  psi_block_residual (lower, block);
+  psi_lower_linear (lower, tokens, q, block->hidden, PSI_SPLIT_ROW, block->traits->out_bias);
+  psi_lower_adapter (lower, PSI_TARGET_O, tokens, q, block->hidden, PSI_SPLIT_ROW);
+  if (block->traits->sinks)
+    psi_lower_add_parameters (lower, block->heads / tp);
+  if (!block->traits->parallel) /* else one sum for both halves */
+    psi_lower_leave_tp (lower, whole_bytes);
+  end_half (lower, block);
   end_rerun (lower, 0);
 }
 
@@ -263,20 +311,28 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
   end_rerun (lower, inner_bytes);
   if (block->gated && !lower->lowering->megatron)
     {
-      psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->linear_bias);
+      psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->traits->mlp_bias);
       begin_rerun (lower);
-      psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->linear_bias);
+      psi_lower_linear (lower, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN, block->traits->mlp_bias);
     }
   else
-    psi_lower_linear (lower, tokens, block->hidden, block->gated ? 2 * ffn : ffn, PSI_SPLIT_COLUMN, block->linear_bias);
+    psi_lower_linear (lower, tokens, block->hidden, block->gated ? 2 * ffn : ffn, PSI_SPLIT_COLUMN,
+                      block->traits->mlp_bias);
+  if (block->gated)
+    psi_lower_adapter (lower, PSI_TARGET_GATE, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN);
+  psi_lower_adapter (lower, PSI_TARGET_UP, tokens, block->hidden, ffn, PSI_SPLIT_COLUMN);
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU,
                      (double) inner_bytes / lower->element_bytes);
   const PsiFramework *framework = lower->lowering->framework;
   gboolean unfused = is_unfused (lower, framework != NULL ? framework->gate : PSI_KERNELS_FUSED);
-  psi_lower_save (lower, inner_bytes * (!block->gated ? 2 : unfused ? 4 : 3));
+  for (guint i = 0; i < (!block->gated ? 1u : unfused ? 3u : 2u); i++) /* tensors of their own */
+    psi_lower_save (lower, inner_bytes);
+  if (psi_lower_wants_input (lower, PSI_TARGET_DOWN))
+    psi_lower_save (lower, psi_block_kept_input_bytes (lower, inner_bytes));
   /* Of three products the last one's result stays, of two nothing needs it. */
   end_rerun (lower, block->gated ? psi_block_stream_bytes (lower, block) : 0);
-  psi_lower_linear (lower, tokens, ffn, block->hidden, PSI_SPLIT_ROW, block->linear_bias);
+  psi_lower_linear (lower, tokens, ffn, block->hidden, PSI_SPLIT_ROW, block->traits->mlp_bias);
+  psi_lower_adapter (lower, PSI_TARGET_DOWN, tokens, ffn, block->hidden, PSI_SPLIT_ROW);
 }
 
 void
@@ -285,12 +341,15 @@ psi_block_mlp (PsiLower *lower, const PsiBlock *block)
   gint64 whole_bytes = psi_block_whole_bytes (lower, block);
 
   begin_rerun (lower);
-  psi_block_norm (lower, block);
-  psi_lower_enter_tp (lower, whole_bytes);
-  save_whole_input (lower, block);
+  lower->feeds = PSI_TARGET_GATE | PSI_TARGET_UP;
+  begin_half (lower, block, FALSE);
+  if (block->traits->norms != PSI_NORMS_SHARED)
+    psi_lower_enter_tp (lower, whole_bytes);
+  save_whole_input (lower, block, lower->feeds);
+  lower->feeds = 0;
   psi_block_mlp_products (lower, block, block->ffn);
   psi_lower_leave_tp (lower, whole_bytes);
-  psi_block_residual (lower, block);
+  end_half (lower, block);
   end_rerun (lower, 0);
 }
 
@@ -322,7 +381,8 @@ psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, const Psi
   psi_lower_init (&lower, lowering, tokens);
   stream_bytes = psi_block_stream_bytes (&lower, block);
   elements = stream_bytes / lower.element_bytes;
-  psi_lower_add_parameters (&lower, psi_block_padded_vocabulary (vocab, lowering) / lower.tp * block->hidden);
+  if (lowering->vocabulary_shards <= 1)
+    psi_lower_add_parameters (&lower, psi_block_padded_vocabulary (vocab, lowering) / lower.tp * block->hidden);
   psi_lower_add_parameters (&lower, replicated);
   psi_lower_element (&lower, PSI_ELEMENT_EMBEDDING, (double) (tokens * block->hidden));
   psi_lower_leave_tp (&lower, psi_block_whole_bytes (&lower, block));
@@ -358,7 +418,7 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   width = lower.element_bytes;
   whole_bytes = psi_block_whole_bytes (&lower, block);
   logits = tokens * columns;
-  whole = memory_of (lowering)->gathered_logits ? logits * lower.tp : logits;
+  whole = psi_block_memory (lowering)->gathered_logits ? logits * lower.tp : logits;
   chunk = (whole + MAX (lowering->loss_chunks, 1) - 1) / MAX (lowering->loss_chunks, 1);
   if (transform)
     {
@@ -368,72 +428,48 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
     }
   else
     psi_block_norm (&lower, block);
+  kind->input_bytes = psi_block_stream_bytes (&lower, block);
+  kind->never_recomputed = TRUE;
+  if (lowering->vocabulary_shards > 1) /* the rest is in block-vocabulary.c */
+    {
+      psi_lower_finish (&lower, kind);
+      return index;
+    }
   psi_lower_enter_tp (&lower, whole_bytes);
   psi_lower_tied_linear (&lower, tokens, block->hidden, columns * lower.tp);
   if (!tied)
     psi_lower_add_parameters (&lower, matrix);
   else
     model->tied_parameters = matrix;
+  if (block->traits->head_bias)
+    psi_lower_add_parameters (&lower, columns);
   psi_lower_element (&lower, PSI_ELEMENT_LOSS, (double) logits);
   if (lower.tp > 1) /* maximum, target logit and sum of the vocabulary-parallel loss, fp32 */
     psi_lower_comm (&lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, tokens * 12);
 
   /* framework-memory.c has the bytes of a logit; compiled PyTorch keeps the logits and writes their gradient, 4. */
-  const PsiFrameworkMemory *memory = memory_of (lowering);
+  const PsiFrameworkMemory *memory = psi_block_memory (lowering);
   gboolean fused = lowering->fused_loss && memory->fused_loss_bytes > 0,
            compiled = lowering->compile && !lowering->megatron;
   guint wide = width == 4 ? 2 : 0; /* fp32 logits are 2 bytes wider and need no fp32 copy of their own */
   kept_bytes = chunk * (fused      ? memory->fused_loss_bytes
                         : compiled ? memory->compiled_loss_bytes[0]
                                    : memory->loss_kept_bytes + wide);
-  loss_bytes = chunk * (fused      ? memory->fused_loss_bytes
-                        : compiled ? memory->compiled_loss_bytes[1]
-                                   : memory->loss_peak_bytes);
-  gradient_bytes = chunk * width + matrix * width;
-  psi_lower_save (&lower, kept_bytes);
+  guint sharded_bytes = lower.tp > 1 ? memory->sharded_loss_bytes[compiled] : 0;
+  loss_bytes = chunk * (fused               ? memory->fused_loss_bytes
+                        : sharded_bytes > 0 ? sharded_bytes
+                        : compiled          ? memory->compiled_loss_bytes[1]
+                                            : memory->loss_peak_bytes);
+  gradient_bytes = chunk * width + (lowering->adapters.rank == 0 ? matrix * width : 0);
+  /* Chunks one after another: each is through before the next begins, or all keep what their backward needs. */
+  gint64 others_bytes = memory->chunks_stay ? kept_bytes / MAX (chunk, 1) * (whole - chunk) : 0;
+  psi_lower_save (&lower, kept_bytes + others_bytes);
 
-  kind->input_bytes = psi_block_stream_bytes (&lower, block);
   kind->forward_workspace_bytes =
-      (lower.sequence_shards > 1 ? whole_bytes : 0) + (is_eager (&lower) && width == 2 ? chunk * width : 0);
+      (lower.sequence_shards > 1 ? whole_bytes : 0) +
+      (is_eager (&lower) && width == 2 && memory->loss_kept_bytes > width ? chunk * width : 0);
   kind->backward_workspace_bytes =
       MAX (MAX (loss_bytes, gradient_bytes) - kept_bytes, 0) + (lower.sequence_shards > 1 ? 2 * whole_bytes : 0);
-  kind->never_recomputed = TRUE;
   psi_lower_finish (&lower, kind);
   return index;
-}
-
-gint64
-psi_block_count (const PsiModelDimensions *dimensions, PsiBlockBuild build)
-{
-  const PsiLowering plain = {
-    .micro_batch = 1, .tp = 1, .cp = 1, .ep = 1, .dtype = PSI_DTYPE_BF16, .flash = TRUE, .loss_chunks = 1
-  };
-  g_autoptr (PsiModel) model = build (dimensions, &plain, dimensions->sequence);
-  gint64 sum = 0;
-
-  for (guint i = 0; i < model->layers->len; i++)
-    sum += psi_model_kind (model, g_array_index (model->layers, PsiLayer, i).kind)->parameters;
-  return sum;
-}
-
-PsiModel *
-psi_block_expand (const PsiModelDimensions *d, const PsiLowering *lowering, PsiBlockBuild build, GError **error)
-{
-  gint64 sequence = lowering->sequence > 0 && d->image_size == 0 ? lowering->sequence : d->sequence;
-  double flops = 0.0;
-  PsiModel *model;
-
-  if (!check_degrees (d, lowering, sequence, error))
-    return NULL;
-  model = build (d, lowering, sequence);
-  for (guint i = 0; i < model->layers->len; i++)
-    flops += psi_model_kind (model, g_array_index (model->layers, PsiLayer, i).kind)->model_flops;
-  model->model_flops_per_sample = flops / (double) MAX (lowering->micro_batch, 1);
-  model->tokens_per_sample = sequence;
-  model->parameters = psi_block_count (d, build);
-  model->description =
-      g_strdup_printf ("%s: %" G_GINT64_FORMAT " layers, hidden %" G_GINT64_FORMAT ", heads %" G_GINT64_FORMAT
-                       "/%" G_GINT64_FORMAT ", ffn %" G_GINT64_FORMAT ", vocabulary %" G_GINT64_FORMAT,
-                       d->family, d->layers + d->decoder_layers, d->hidden, d->heads, d->kv_heads, d->ffn, d->vocab);
-  return model;
 }

@@ -12,7 +12,7 @@ typedef struct
   gint64 sequences;     /* of one micro-batch */
   gint64 queries, keys; /* tokens of one sequence: on this GPU, and all that it attends to */
   gboolean rms, gated, causal, rope;
-  gboolean qkv_bias, linear_bias;
+  const PsiModelTraits *traits; /* of the dimensions */
 } PsiBlock;
 
 void psi_block_init (PsiBlock *block, const PsiModelDimensions *dimensions, const PsiLowering *lowering,
@@ -24,6 +24,12 @@ gint64 psi_block_padded_vocabulary (gint64 vocab, const PsiLowering *lowering);
 /* Bytes of the residual stream of one micro-batch on this GPU, and before sequence parallelism. */
 gint64 psi_block_stream_bytes (const PsiLower *lower, const PsiBlock *block);
 gint64 psi_block_whole_bytes (const PsiLower *lower, const PsiBlock *block);
+
+/* Never NULL: the lowering's, or that of its base framework. */
+const PsiFrameworkMemory *psi_block_memory (const PsiLowering *lowering);
+
+/* What a product keeps of its input of `bytes` in 16 bits. */
+gint64 psi_block_kept_input_bytes (const PsiLower *lower, gint64 bytes);
 
 /* norm + q, k, v + attention + output projection + residual. `cross`: keys and values from another tensor, which is
  * saved elsewhere. */
@@ -50,10 +56,14 @@ guint psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const Ps
 /* Tokens of one micro-batch on one GPU. */
 gint64 psi_block_tokens (const PsiLowering *lowering, gint64 sequence);
 
-/* Layers of a family for given dimensions; degrees are checked before. (transfer full) */
-typedef PsiModel *(*PsiBlockBuild) (const PsiModelDimensions *dimensions, const PsiLowering *lowering, gint64 sequence);
+/* Embedding and head of a pipeline that splits them: strip `embedding` and `head` of what is split and put a layer
+ * "vocabulary", 1 / shards of both, behind each share of the blocks. `vocab` columns, as the model has them. */
+void psi_block_shard_vocabulary (PsiModel *model, const PsiLowering *lowering, const PsiModelDimensions *d,
+                                 gint64 sequence);
 
-/* What expand and count_parameters of every transformer family do around their build function. */
-PsiModel *psi_block_expand (const PsiModelDimensions *dimensions, const PsiLowering *lowering, PsiBlockBuild build,
-                            GError **error);
-gint64 psi_block_count (const PsiModelDimensions *dimensions, PsiBlockBuild build);
+/* A kind of block: attention and feed-forward. Returns its index. */
+guint psi_block_add (PsiModel *model, const char *name, const PsiLowering *lowering, const PsiBlock *block,
+                     gint64 tokens);
+
+/* Embedding, `layers` equal blocks, head. Returns `model`. */
+PsiModel *psi_block_stack (PsiModel *model, guint embedding, guint middle, guint layers, guint head);

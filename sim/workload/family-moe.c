@@ -36,12 +36,16 @@ add_latent_attention (PsiLower *lower, const PsiBlock *block, const PsiModelDime
     }
   else
     psi_lower_linear (lower, tokens, d->hidden, d->heads * d_key, PSI_SPLIT_COLUMN, FALSE);
+  psi_lower_adapter (lower, PSI_TARGET_Q, tokens, d->q_lora_rank > 0 ? d->q_lora_rank : d->hidden, d->heads * d_key,
+                     PSI_SPLIT_COLUMN);
   psi_lower_linear (lower, tokens, d->hidden, d->kv_lora_rank + d->qk_rope_head_dim, PSI_SPLIT_NONE, FALSE);
   psi_lower_element (lower, PSI_ELEMENT_RMSNORM, (double) (tokens * d->kv_lora_rank));
   psi_lower_add_parameters (lower, d->kv_lora_rank);
   psi_lower_save (lower, (2 * d->kv_lora_rank + d->qk_rope_head_dim) * tokens * width / shards);
   psi_lower_linear (lower, tokens, d->kv_lora_rank, d->heads * (d->qk_nope_head_dim + d->v_head_dim), PSI_SPLIT_COLUMN,
                     FALSE);
+  psi_lower_adapter (lower, PSI_TARGET_K | PSI_TARGET_V, tokens, d->kv_lora_rank,
+                     d->heads * (d->qk_nope_head_dim + d->v_head_dim), PSI_SPLIT_COLUMN);
   psi_lower_element (lower, PSI_ELEMENT_ROPE, (double) (tokens * (heads + 1) * d->qk_rope_head_dim));
   psi_lower_element (lower, PSI_ELEMENT_LAYOUT, (double) (tokens * heads * (2 * d_key + d->v_head_dim)));
   psi_lower_save (lower, tokens * heads * (2 * d_key + d->v_head_dim) * width);
@@ -58,6 +62,7 @@ add_latent_attention (PsiLower *lower, const PsiBlock *block, const PsiModelDime
 
   psi_lower_save (lower, tokens * heads * d->v_head_dim * width);
   psi_lower_linear (lower, tokens, d->heads * d->v_head_dim, d->hidden, PSI_SPLIT_ROW, FALSE);
+  psi_lower_adapter (lower, PSI_TARGET_O, tokens, d->heads * d->v_head_dim, d->hidden, PSI_SPLIT_ROW);
   psi_lower_leave_tp (lower, whole_bytes);
   psi_block_residual (lower, block);
 }
@@ -71,16 +76,20 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   gint64 local_routed_bytes = local_tokens * d->experts_per_token * d->hidden * width;
   gint64 routed_bytes = routed * d->hidden * width;
   gint64 inner = routed * d->expert_ffn / lower->tp;
+  gint64 shared_ffn = d->shared_ffn > 0 ? d->shared_ffn : d->shared_experts * d->expert_ffn;
+  gint64 biases = d->traits.expert_bias ? (block->gated ? 2 : 1) * d->expert_ffn / lower->tp + d->hidden : 0;
 
   psi_block_norm (lower, block);
   psi_lower_linear (lower, local_tokens, d->hidden, d->experts, PSI_SPLIT_NONE, FALSE);
-  if (d->router_bias)
+  if (d->traits.router_bias)
     psi_lower_add_parameters (lower, d->experts);
   psi_lower_save (lower, local_tokens * (d->experts * 8 + d->experts_per_token * 12)); /* scores, softmax, choices */
-  if (d->shared_experts > 0)
+  if (shared_ffn > 0)
     {
+      if (d->traits.shared_gate)
+        psi_lower_linear (lower, local_tokens, d->hidden, 1, PSI_SPLIT_NONE, FALSE);
       psi_lower_enter_tp (lower, psi_block_whole_bytes (lower, block));
-      psi_block_mlp_products (lower, block, d->shared_experts * d->expert_ffn);
+      psi_block_mlp_products (lower, block, shared_ffn);
       psi_lower_leave_tp (lower, psi_block_whole_bytes (lower, block));
     }
 
@@ -88,15 +97,26 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
   psi_lower_enter_tp (lower, routed_bytes);
-  psi_lower_save (lower, routed_bytes);
+  if (psi_lower_wants_input (lower, PSI_TARGET_GATE | PSI_TARGET_UP))
+    psi_lower_save (lower, psi_block_kept_input_bytes (lower, routed_bytes));
   psi_lower_experts (lower, routed, routed * cp, d->hidden, block->gated ? 2 * d->expert_ffn : d->expert_ffn,
                      PSI_SPLIT_COLUMN, d->experts / ep);
+  if (block->gated)
+    psi_lower_expert_adapters (lower, PSI_TARGET_GATE, routed, routed * cp, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
+                               d->experts / ep);
+  psi_lower_expert_adapters (lower, PSI_TARGET_UP, routed, routed * cp, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
+                             d->experts / ep);
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU, (double) inner);
   psi_lower_save (lower, inner * width *
-                             (!block->gated                                           ? 2
-                              : lower->lowering->megatron || lower->lowering->compile ? 3
-                                                                                      : 4));
+                             (!block->gated                                           ? 1
+                              : lower->lowering->megatron || lower->lowering->compile ? 2
+                                                                                      : 3));
+  if (psi_lower_wants_input (lower, PSI_TARGET_DOWN))
+    psi_lower_save (lower, psi_block_kept_input_bytes (lower, inner * width));
   psi_lower_experts (lower, routed, routed * cp, d->expert_ffn, d->hidden, PSI_SPLIT_ROW, d->experts / ep);
+  psi_lower_expert_adapters (lower, PSI_TARGET_DOWN, routed, routed * cp, d->expert_ffn, d->hidden, PSI_SPLIT_ROW,
+                             d->experts / ep);
+  psi_lower_add_expert_parameters (lower, d->experts / ep * biases);
   psi_lower_leave_tp (lower, routed_bytes);
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
@@ -147,21 +167,8 @@ build (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence
   return model;
 }
 
-static gint64
-count_parameters (const PsiModelDimensions *d)
-{
-  return psi_block_count (d, build);
-}
-
-static PsiModel *
-expand (const PsiModelDimensions *d, const PsiLowering *lowering, GError **error)
-{
-  return psi_block_expand (d, lowering, build, error);
-}
-
 const PsiFamily psi_family_moe = {
   .name = "moe",
   .summary = "Mixtral, DeepSeek V2 and V3: routed and shared experts, latent attention",
-  .count_parameters = count_parameters,
-  .expand = expand,
+  .build = build,
 };

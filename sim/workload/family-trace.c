@@ -12,17 +12,32 @@
  * once, all per micro-batch and not per sample.
  * Backward split: a layer with parameters spends min(backward, forward) FLOPs on their gradient (a product has equal
  * parts, the first layer of a network has no input part); bytes are cut in the same ratio.
- * Assumptions: the slower of FLOPs and bytes decides (convolutions); one launch for each row and half.
+ *
+ * A layer whose only product is with its own weights (o channels out, i in, window of w elements) is that product, a
+ * convolution as the implicit one of its kernels (cuDNN; Chetlur et al., arXiv 1410.0759), with M positions a sample:
+ *   forward  M x o over i w,   backward, input  M x i over o w,   backward, weight  o x i w over M
+ * of which the GPU's product model takes ramps, waves and alignment into account; M = forward FLOPs / (2 o i w).
+ *
+ * Assumptions: of other rows the slower of FLOPs and bytes decides; one launch for each row and half; channels last.
  * Limits: no tensor, context or expert parallelism, because the trace knows no inner structure; kernels a compiler
  * would fuse stay apart. */
 #include "families.h"
 
 #include <math.h>
 
-static void
-add_kernel (PsiLayerKind *kind, PsiPass pass, PsiDtype dtype, double flops, double bytes)
+/* One product: m x n outputs, sums of k. */
+typedef struct
 {
-  PsiKernel kernel = { .kind = flops > 0.0 ? PSI_KERNEL_ROOFLINE : PSI_KERNEL_MEMORY,
+  double m, n, k;
+} Shape;
+
+static void
+add_kernel (PsiLayerKind *kind, PsiPass pass, PsiDtype dtype, const Shape *product, double flops, double bytes)
+{
+  gboolean shaped = product->m >= 1 && flops > 0;
+  PsiKernel kernel = { .kind = shaped        ? PSI_KERNEL_GEMM
+                               : flops > 0.0 ? PSI_KERNEL_ROOFLINE
+                                             : PSI_KERNEL_MEMORY,
                        .dtype = dtype,
                        .launches = 1,
                        .batch = 1,
@@ -31,6 +46,12 @@ add_kernel (PsiLayerKind *kind, PsiPass pass, PsiDtype dtype, double flops, doub
 
   if (flops <= 0.0 && bytes <= 0.0)
     return;
+  if (shaped)
+    {
+      kernel.m = llround (product->m);
+      kernel.n = llround (product->n);
+      kernel.k = llround (product->k);
+    }
   psi_kind_add_kernel (kind, pass, &kernel);
   psi_kind_end_segment (kind, pass, PSI_COMM_NONE, PSI_GROUP_TP, 0);
 }
@@ -48,6 +69,9 @@ fill_kind (PsiLayerKind *kind, const PsiTraceLayer *row, const PsiTraceLayer *pr
                         : row->backward_flops > 0.0 ? weight_flops / row->backward_flops
                                                     : 0.5;
   double backward_bytes = samples * ratio * row->backward_bytes;
+  double outputs = (double) row->product_outputs, inputs = (double) row->product_inputs;
+  double window = (double) row->product_window, weights = outputs * inputs * window;
+  double positions = weights > 0 ? samples * row->forward_flops / (2 * weights) : 0;
 
   kind->parameters = row->parameters;
   kind->model_flops = samples * row->forward_flops;
@@ -58,13 +82,14 @@ fill_kind (PsiLayerKind *kind, const PsiTraceLayer *row, const PsiTraceLayer *pr
   kind->input_bytes = producer == NULL ? 0 : micro_batch * (gint64) llround (ratio * (double) producer->output_bytes);
   kind->backward_workspace_bytes = kind->output_bytes;
 
-  add_kernel (kind, PSI_PASS_FORWARD, dtype, samples * row->forward_flops,
-              samples * ratio * row->forward_bytes + parameter_bytes);
-  add_kernel (kind, PSI_PASS_BACKWARD_INPUT, dtype, samples * (row->backward_flops - weight_flops),
+  add_kernel (kind, PSI_PASS_FORWARD, dtype, &(Shape){ positions, outputs, inputs * window },
+              samples * row->forward_flops, samples * ratio * row->forward_bytes + parameter_bytes);
+  add_kernel (kind, PSI_PASS_BACKWARD_INPUT, dtype, &(Shape){ positions, inputs, outputs * window },
+              samples * (row->backward_flops - weight_flops),
               weight_share < 1.0 ? backward_bytes * (1.0 - weight_share) + parameter_bytes : 0.0);
   if (row->parameters > 0)
-    add_kernel (kind, PSI_PASS_BACKWARD_WEIGHT, dtype, samples * weight_flops,
-                backward_bytes * weight_share + parameter_bytes);
+    add_kernel (kind, PSI_PASS_BACKWARD_WEIGHT, dtype, &(Shape){ outputs, inputs * window, positions },
+                samples * weight_flops, backward_bytes * weight_share + parameter_bytes);
 }
 
 PsiModel *

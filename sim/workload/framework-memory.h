@@ -22,6 +22,14 @@ typedef struct
   gboolean keeps_outputs;   /* the output of a pipeline stage stays until its backward */
   gboolean gathered_logits; /* the loss is taken over the logits of the whole vocabulary on every tp rank */
   gboolean whole_inputs;    /* gathered inputs of products are kept, not gathered again (sequence parallelism) */
+  guint fsdp; /* zero 3 is fully sharded data parallelism: embedding and head are one unit that stays gathered until
+               * its backward; under a pipeline every layer is gathered once a step and its gradients stay whole until
+               * the last micro-batch. 0 no, 1 FullyShardedDataParallel, 2 fully_shard, which copies what it gathered */
+  gboolean expandable;         /* the allocator runs with expandable segments */
+  guint sharded_loss_bytes[2]; /* the peak over logits that tp shards, as written and compiled; 0: the same */
+  gboolean chunks_stay;        /* all chunks of the loss are computed before the backward of the first */
+  gboolean residual_inputs;    /* results of both projections stay, not only their sums with the stream */
+  gboolean narrow_inputs;      /* inputs of products in 8 bits or less are kept as such */
 } PsiFrameworkMemory;
 
 /* Never NULL: frameworks without a row have that of their base, NULL counts as `pytorch`. */

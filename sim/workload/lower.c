@@ -90,6 +90,12 @@ psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens)
   lower->ops = g_array_new (FALSE, TRUE, sizeof (Step));
 }
 
+void
+psi_lower_clear (PsiLower *lower)
+{
+  g_clear_pointer (&lower->ops, g_array_unref);
+}
+
 static Step *
 add_step (PsiLower *lower)
 {
@@ -141,7 +147,8 @@ product_kernel (const PsiLower *lower, PsiDtype dtype, gint64 batch, gint64 m, g
 
 /* Products of the three passes for `copies` equal matrices of this GPU, m x k by k x n each. */
 static void
-add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k, PsiSplit split)
+add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k, PsiSplit split,
+              gboolean trained)
 {
   Step *step = add_step (lower);
   gboolean megatron = lower->lowering->megatron;
@@ -162,11 +169,13 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
                 memory_kernel (lower, megatron ? CAST_TRANSPOSE * inputs : CAST * (inputs + weights), 2));
       step_add (step, PSI_PASS_BACKWARD_INPUT,
                 memory_kernel (lower, megatron ? CAST_TRANSPOSE * outputs : CAST * outputs, 2));
-      if (!megatron)
+      if (!megatron && trained)
         step_add (step, PSI_PASS_BACKWARD_WEIGHT, memory_kernel (lower, COPY * (inputs + outputs), 2));
     }
   step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, copies, m, n, k, width));
   step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, copies, m, k, n, width));
+  if (!trained)
+    return;
   /* Either the product adds into the fp32 gradient, or a kernel reads both and writes the sum. */
   const PsiFramework *framework = lower->lowering->framework;
   gboolean fused = framework != NULL ? framework->fused_sums : megatron;
@@ -177,11 +186,49 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
 }
 
 static void
-count_linear (PsiLower *lower, gint64 matrix, gint64 input_bytes, gint64 output_bytes)
+count_linear (PsiLower *lower, gint64 matrix, gint64 input_bytes, gint64 output_bytes, gboolean trained)
 {
+  lower->flow_bytes = MAX (lower->flow_bytes, MAX (input_bytes, output_bytes));
+  if (!trained)
+    return;
   lower->largest_matrix = MAX (lower->largest_matrix, matrix);
   lower->weight_saved_bytes += input_bytes + output_bytes;
-  lower->flow_bytes = MAX (lower->flow_bytes, MAX (input_bytes, output_bytes));
+}
+
+static void
+count_flops (PsiLower *lower, double rows, gint64 inputs, gint64 outputs, gboolean trained)
+{
+  double flops = 2.0 * rows * (double) inputs * (double) outputs;
+
+  lower->model_flops += flops;
+  if (!trained)
+    lower->frozen_flops += flops;
+}
+
+/* Frozen matrices of a narrow format, n x k each: a wide copy is made for every product. */
+static void
+add_narrow (PsiLower *lower, gint64 copies, gint64 n, gint64 k)
+{
+  PsiBaseFormat base = lower->lowering->adapters.base;
+  guint width = lower->element_bytes;
+
+  if (base == PSI_BASE_WIDE)
+    return;
+  gint64 bytes = copies * psi_base_bytes (base, n, k, width);
+  double traffic = (double) bytes + (double) (copies * n * k) * width;
+  Step *step = add_step (lower);
+
+  lower->narrow_parameters += copies * n * k;
+  lower->narrow_bytes += bytes;
+  lower->largest_narrow = MAX (lower->largest_narrow, n * k);
+  step_add (step, PSI_PASS_FORWARD, memory_kernel (lower, traffic, (guint) MIN (copies, G_MAXUINT)));
+  step_add (step, PSI_PASS_BACKWARD_INPUT, memory_kernel (lower, traffic, (guint) MIN (copies, G_MAXUINT)));
+}
+
+static gboolean
+is_trained (const PsiLower *lower)
+{
+  return lower->lowering->adapters.rank == 0;
 }
 
 void
@@ -194,12 +241,14 @@ psi_lower_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outputs, P
   /* Rows that each GPU of the group has for itself (a router's) count for all of them. */
   gint64 whole_rows = split == PSI_SPLIT_NONE && rows < lower->tokens ? rows * shards : rows;
 
-  add_products (lower, lower->dtype, 1, rows, n, k, split);
+  if (!is_trained (lower))
+    add_narrow (lower, 1, n, k);
+  add_products (lower, lower->dtype, 1, rows, n, k, split, is_trained (lower));
   lower->parameters += k * n + (bias ? n : 0);
-  lower->model_flops += 2.0 * (double) whole_rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
+  count_flops (lower, (double) whole_rows * MAX (lower->lowering->cp, 1), inputs, outputs, is_trained (lower));
   /* The whole-width side of a split product is sharded along the sequence. */
   count_linear (lower, k * n, rows * k * lower->element_bytes / (split == PSI_SPLIT_ROW ? 1 : shards),
-                rows * n * lower->element_bytes / (split == PSI_SPLIT_COLUMN ? 1 : shards));
+                rows * n * lower->element_bytes / (split == PSI_SPLIT_COLUMN ? 1 : shards), is_trained (lower));
 }
 
 void
@@ -210,11 +259,71 @@ psi_lower_experts (PsiLower *lower, gint64 rows, gint64 model_rows, gint64 input
   gint64 n = split == PSI_SPLIT_COLUMN ? outputs / lower->tp : outputs;
   gint64 rows_each = MAX ((rows + local_experts - 1) / local_experts, 1);
 
-  add_products (lower, lower->dtype, local_experts, rows_each, n, k, PSI_SPLIT_NONE);
+  if (!is_trained (lower))
+    add_narrow (lower, local_experts, n, k);
+  add_products (lower, lower->dtype, local_experts, rows_each, n, k, PSI_SPLIT_NONE, is_trained (lower));
   lower->parameters += local_experts * k * n;
   lower->expert_parameters += local_experts * k * n;
-  lower->model_flops += 2.0 * (double) model_rows * (double) inputs * (double) outputs;
-  count_linear (lower, local_experts * k * n, rows * k * lower->element_bytes, rows * n * lower->element_bytes);
+  count_flops (lower, (double) model_rows, inputs, outputs, is_trained (lower));
+  count_linear (lower, local_experts * k * n, rows * k * lower->element_bytes, rows * n * lower->element_bytes,
+                is_trained (lower));
+}
+
+gboolean
+psi_lower_wants_input (const PsiLower *lower, guint targets)
+{
+  return is_trained (lower) || (lower->lowering->adapters.targets & targets) != 0;
+}
+
+/* A and B of `copies` adapters. `rows`: of each; `all_rows`: of all of them on this GPU. */
+static void
+add_adapters (PsiLower *lower, gint64 copies, gint64 rows, gint64 all_rows, gint64 k, gint64 n, PsiSplit split)
+{
+  gint64 r = lower->lowering->adapters.rank, elements = copies * r * (k + n);
+  guint width = lower->element_bytes;
+
+  add_products (lower, lower->wide_dtype, copies, rows, r, k, PSI_SPLIT_NONE, TRUE);
+  if (lower->tp > 1 && split == PSI_SPLIT_ROW)
+    psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, all_rows * r * width);
+  else if (lower->tp > 1 && split == PSI_SPLIT_COLUMN)
+    psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, all_rows * r * width);
+  add_products (lower, lower->wide_dtype, copies, rows, n, r, PSI_SPLIT_NONE, TRUE);
+  psi_lower_element (lower, PSI_ELEMENT_RESIDUAL, (double) (all_rows * n)); /* scaled, and added to the frozen result */
+  lower->parameters += elements;
+  lower->adapter_parameters += elements;
+  psi_lower_save (lower, all_rows * r * width);
+  count_linear (lower, r * k, all_rows * k * width, all_rows * r * width, TRUE);
+  count_linear (lower, r * n, all_rows * r * width, all_rows * n * width, TRUE);
+}
+
+void
+psi_lower_adapter (PsiLower *lower, PsiTarget target, gint64 rows, gint64 inputs, gint64 outputs, PsiSplit split)
+{
+  const PsiAdapters *adapters = &lower->lowering->adapters;
+  double model_rows = (double) rows * MAX (lower->lowering->cp, 1);
+
+  if (adapters->rank == 0 || (adapters->targets & target) == 0)
+    return;
+  add_adapters (lower, 1, rows, rows, split == PSI_SPLIT_ROW ? inputs / lower->tp : inputs,
+                split == PSI_SPLIT_COLUMN ? outputs / lower->tp : outputs, split);
+  count_flops (lower, model_rows, adapters->rank, inputs + outputs, TRUE);
+}
+
+void
+psi_lower_expert_adapters (PsiLower *lower, PsiTarget target, gint64 rows, gint64 model_rows, gint64 inputs,
+                           gint64 outputs, PsiSplit split, gint64 local_experts)
+{
+  const PsiAdapters *adapters = &lower->lowering->adapters;
+  gint64 before = lower->adapter_parameters;
+
+  if (adapters->rank == 0 || (adapters->targets & target) == 0)
+    return;
+  add_adapters (lower, local_experts, MAX ((rows + local_experts - 1) / local_experts, 1), rows,
+                split == PSI_SPLIT_ROW ? inputs / lower->tp : inputs,
+                split == PSI_SPLIT_COLUMN ? outputs / lower->tp : outputs, split);
+  count_flops (lower, (double) model_rows, adapters->rank, inputs + outputs, TRUE);
+  lower->expert_parameters += lower->adapter_parameters - before;
+  lower->adapter_expert_parameters += lower->adapter_parameters - before;
 }
 
 void
@@ -222,10 +331,10 @@ psi_lower_tied_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outpu
 {
   gint64 n = outputs / lower->tp;
 
-  add_products (lower, lower->wide_dtype, 1, rows, n, inputs, PSI_SPLIT_NONE);
-  lower->model_flops += 2.0 * (double) rows * MAX (lower->lowering->cp, 1) * (double) inputs * (double) outputs;
+  add_products (lower, lower->wide_dtype, 1, rows, n, inputs, PSI_SPLIT_NONE, is_trained (lower));
+  count_flops (lower, (double) rows * MAX (lower->lowering->cp, 1), inputs, outputs, is_trained (lower));
   count_linear (lower, n * inputs, rows * inputs * lower->element_bytes / lower->sequence_shards,
-                rows * n * lower->element_bytes);
+                rows * n * lower->element_bytes, is_trained (lower));
 }
 
 void
@@ -469,7 +578,15 @@ psi_lower_finish (PsiLower *lower, PsiLayerKind *kind)
 
   kind->parameters = lower->parameters;
   kind->expert_parameters = lower->expert_parameters;
+  kind->is_frozen = lower->lowering->adapters.rank > 0;
+  kind->adapter_parameters = lower->adapter_parameters;
+  kind->adapter_expert_parameters = lower->adapter_expert_parameters;
+  kind->narrow_parameters = lower->narrow_parameters;
+  kind->narrow_bytes = lower->narrow_bytes;
+  kind->forward_workspace_bytes += lower->largest_narrow * lower->element_bytes;
+  kind->backward_workspace_bytes += lower->largest_narrow * lower->element_bytes;
   kind->model_flops = lower->model_flops;
+  kind->frozen_flops = lower->frozen_flops;
   kind->saved_bytes = lower->saved_bytes;
   memcpy (kind->saved_tensors, lower->saved_tensors, sizeof kind->saved_tensors);
   kind->n_saved_tensors = lower->n_saved_tensors;

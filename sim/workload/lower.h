@@ -50,19 +50,25 @@ typedef struct
   GArray *ops;       /* of the steps in forward order; opaque */
   gint64 parameters; /* of one GPU */
   gint64 expert_parameters;
+  gint64 adapter_parameters, adapter_expert_parameters;
+  gint64 narrow_parameters, narrow_bytes;
+  gint64 largest_narrow; /* elements of the largest matrix that is made wide for its product */
+  double frozen_flops;
   double model_flops; /* of the micro-batch, all tp and cp GPUs together */
   gint64 saved_bytes, weight_saved_bytes;
   gint64 saved_tensors[PSI_SAVED_TENSORS]; /* saved_bytes one by one */
   guint n_saved_tensors;
   gint64 core_saved_bytes; /* the part that selective recompute drops */
-  gint64 largest_matrix;   /* elements of one GPU's largest weight */
+  gint64 largest_matrix;   /* elements of one GPU's largest weight that is trained */
   gint64 flow_bytes;       /* largest gradient alive between two ops of the backward */
   gboolean in_core;
+  guint feeds;              /* of PsiTarget: the products that read the next norm's output; 0: a router or the head */
   gboolean select_products; /* selective recompute as PyTorch does it: keep what psi_lower_keep() names, run the rest */
   gint64 kept_bytes;        /* what selective recompute keeps then */
 } PsiLower;
 
 void psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens);
+void psi_lower_clear (PsiLower *lower); /* without a kind */
 
 /* Move everything into the kind (its boundary and workspace bytes are the family's to set) and release the rest. */
 void psi_lower_finish (PsiLower *lower, PsiLayerKind *kind);
@@ -72,6 +78,14 @@ void psi_lower_finish (PsiLower *lower, PsiLayerKind *kind);
 void psi_lower_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outputs, PsiSplit split, gboolean bias);
 void psi_lower_experts (PsiLower *lower, gint64 rows, gint64 model_rows, gint64 inputs, gint64 outputs, PsiSplit split,
                         gint64 local_experts);
+
+/* The adapter of a product of these shapes, if it is a target: x A B, r (inputs + outputs) parameters, x A kept (its
+ * input is the caller's to keep). `copies` of it for experts, else 1. */
+void psi_lower_adapter (PsiLower *lower, PsiTarget target, gint64 rows, gint64 inputs, gint64 outputs, PsiSplit split);
+void psi_lower_expert_adapters (PsiLower *lower, PsiTarget target, gint64 rows, gint64 model_rows, gint64 inputs,
+                                gint64 outputs, PsiSplit split, gint64 local_experts);
+/* Does anything want the input of these products (of PsiTarget) in the backward? */
+gboolean psi_lower_wants_input (const PsiLower *lower, guint targets);
 
 /* A product without parameters of its own: the head over tied weights. */
 void psi_lower_tied_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outputs);
@@ -93,6 +107,14 @@ void psi_lower_leave_tp (PsiLower *lower, gint64 bytes);
 
 void psi_lower_save (PsiLower *lower, gint64 bytes);
 void psi_lower_add_parameters (PsiLower *lower, gint64 elements);
+
+/* Parameters of this GPU's experts. */
+static inline void
+psi_lower_add_expert_parameters (PsiLower *lower, gint64 elements)
+{
+  psi_lower_add_parameters (lower, elements);
+  lower->expert_parameters += elements;
+}
 
 /* Keep these bytes under PyTorch's selective recompute; they are part of what psi_lower_save() counts, or the result
  * of a product whose consumer saves nothing. Nothing under Megatron's. */

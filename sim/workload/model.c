@@ -63,6 +63,19 @@ psi_model_kind (const PsiModel *model, guint index)
   return &g_array_index (model->kinds, PsiLayerKind, index);
 }
 
+gint64
+psi_kind_trainable (const PsiLayerKind *kind)
+{
+  return kind->is_frozen ? kind->adapter_parameters : (gint64) ((double) kind->parameters * kind->trainable_fraction);
+}
+
+gint64
+psi_kind_trainable_experts (const PsiLayerKind *kind)
+{
+  return kind->is_frozen ? kind->adapter_expert_parameters
+                         : (gint64) ((double) kind->expert_parameters * kind->trainable_fraction);
+}
+
 void
 psi_model_add_layers (PsiModel *model, guint kind, guint count)
 {

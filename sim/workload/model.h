@@ -6,6 +6,7 @@
  * unless the name says otherwise. */
 #pragma once
 
+#include "adapters.h"
 #include "framework-memory.h"
 #include "kernel.h"
 
@@ -55,6 +56,10 @@ typedef struct
   gint64 parameters;         /* elements on one GPU of the tp group (experts: after ep too), trainable or not */
   gint64 expert_parameters;  /* the share of `parameters` that belongs to routed experts (reduced over dp/ep only) */
   double trainable_fraction; /* 1 unless frozen */
+  gboolean is_frozen;        /* but for the adapters (LoRA) */
+  gint64 adapter_parameters, adapter_expert_parameters; /* among `parameters` and `expert_parameters` */
+  gint64 narrow_parameters, narrow_bytes; /* frozen elements in a narrow format, and the bytes they take */
+  double frozen_flops;                    /* the share of model_flops whose weights have no gradient */
   double model_flops; /* forward FLOPs of the whole layer and micro-batch, all tp and cp GPUs together (for MFU) */
 
   GArray *kernels;                /* of PsiKernel */
@@ -92,11 +97,13 @@ typedef struct
   guint first_block,
       n_blocks;      /* the run of layers that `partition = layers` divides evenly (embedding before, head after) */
   gint64 parameters; /* of the whole model, exact, tied tensors once */
-  gint64 tied_parameters;   /* elements (on one tp GPU) that first and last layer share; the first counts them in its
-                             * `parameters`, the last does not; both hold them if on different GPUs */
-  gint64 tokens_per_sample; /* sequence length; 1 for a trace of images */
-  double model_flops_per_sample; /* forward FLOPs of one sample, by the usual counting (MFU) */
-  gboolean is_uniform;           /* the paper's model: fixed times, byte counts given directly */
+  guint vocabulary_shards; /* that many layers "vocabulary" are among the blocks, one at the end of each part; else 0 */
+  gint64 tied_parameters;  /* elements (on one tp GPU) that first and last layer share; the first counts them in its
+                            * `parameters`, the last does not; both hold them if on different GPUs */
+  gint64 tokens_per_sample;       /* sequence length; 1 for a trace of images */
+  double model_flops_per_sample;  /* forward FLOPs of one sample, by the usual counting (MFU) */
+  double frozen_flops_per_sample; /* of them of products that have no gradient of their weights */
+  gboolean is_uniform;            /* the paper's model: fixed times, byte counts given directly */
 } PsiModel;
 
 /* Lowering: everything a family needs to know about the plan to produce numbers for one GPU and one micro-batch. */
@@ -115,7 +122,10 @@ typedef struct
   const PsiFrameworkMemory *memory; /* NULL: that of `framework`, or of megatron or pytorch by the flag */
   gboolean fused_loss;
   gboolean dropout;
-  guint loss_chunks;       /* logits computed in that many chunks, at least 1; 0 counts as 1 */
+  guint loss_chunks; /* logits computed in that many chunks, at least 1; 0 counts as 1 */
+  PsiAdapters adapters;
+  guint vocabulary_shards; /* pipeline ranks that share embedding and head; 0, 1: first and last layer have them */
+  guint vocabulary_live;   /* micro-batches whose logits are alive at once then */
   gboolean attention_copy; /* the fused attention's output is kept twice: flash-attn wants another layout than the
                             * framework's (measured on A100 with micro_batch > 1 under Megatron; not from H100 on) */
 } PsiLowering;
@@ -131,6 +141,10 @@ PsiLayerKind *psi_model_kind (const PsiModel *model, guint index);
 
 /* Append `count` layers of a kind, each reading the layer before it. */
 void psi_model_add_layers (PsiModel *model, guint kind, guint count);
+
+/* Elements that are trained, and those of them that belong to routed experts. */
+gint64 psi_kind_trainable (const PsiLayerKind *kind);
+gint64 psi_kind_trainable_experts (const PsiLayerKind *kind);
 
 /* Append a kernel to the open segment of a pass of the kind, opening one if none is. */
 void psi_kind_add_kernel (PsiLayerKind *kind, PsiPass pass, const PsiKernel *kernel);

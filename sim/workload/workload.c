@@ -38,6 +38,7 @@ static const FamilyDefaults family_defaults[] = {
 };
 
 static const PsiKeyId dimension_keys[] = {
+  PSI_KEY_DECODER_SEQUENCE,
   PSI_KEY_FAMILY,
   PSI_KEY_LAYERS,
   PSI_KEY_HIDDEN,
@@ -98,16 +99,16 @@ set_family (PsiModelDimensions *d, const char *family)
   replace_text (&d->family, family);
   replace_text (&d->activation, defaults->activation);
   replace_text (&d->norm, defaults->norm);
-  d->qkv_bias = defaults->qkv_bias;
-  d->linear_bias = defaults->linear_bias;
+  d->traits = (PsiModelTraits){ .qkv_bias = defaults->qkv_bias,
+                                .out_bias = defaults->linear_bias,
+                                .mlp_bias = defaults->linear_bias,
+                                .pooler = defaults->pooler };
   d->tied = defaults->tied;
-  d->pooler = defaults->pooler;
   d->vocab = d->vocab > 0 ? d->vocab : defaults->vocab;
   d->sequence = d->sequence > 0 ? d->sequence : defaults->sequence;
   d->positions = defaults->learned_positions ? d->sequence : 0;
   d->token_types = g_str_equal (family, "bert") ? 2 : 0;
   d->relative_buckets = g_str_equal (family, "t5") ? 32 : 0;
-  d->router_bias = FALSE;
   d->q_lora_rank = d->kv_lora_rank = d->qk_nope_head_dim = d->qk_rope_head_dim = d->v_head_dim = 0;
   d->layers += d->decoder_layers;
   d->decoder_layers = 0;
@@ -123,7 +124,7 @@ set_family (PsiModelDimensions *d, const char *family)
       d->expert_ffn = d->ffn;
     }
   else
-    d->experts = d->experts_per_token = d->expert_ffn = d->shared_experts = d->first_dense_layers = 0;
+    d->experts = d->experts_per_token = d->expert_ffn = d->shared_experts = d->shared_ffn = d->first_dense_layers = 0;
   d->image_size = d->patch_size = d->channels = d->classes = 0;
   if (g_str_equal (family, "vit"))
     {
@@ -207,6 +208,7 @@ apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **er
       d->first_dense_layers = MIN (d->first_dense_layers, d->layers);
     }
   override_count (settings, PSI_KEY_VOCAB, &d->vocab);
+  override_count (settings, PSI_KEY_DECODER_SEQUENCE, &d->decoder_sequence);
   if (psi_settings_has (settings, PSI_KEY_SEQUENCE) && d->image_size == 0)
     {
       d->sequence = psi_settings_count (settings, PSI_KEY_SEQUENCE);
@@ -215,6 +217,9 @@ apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **er
     }
   if (family != NULL && !g_str_equal (family, d->family))
     set_family (d, family);
+  if (!g_str_equal (d->family, "t5") &&
+      !refuse_keys (settings, (const PsiKeyId[]){ PSI_KEY_DECODER_SEQUENCE }, 1, "needs a decoder (family t5)", error))
+    return FALSE;
   override_count (settings, PSI_KEY_HIDDEN, &d->hidden);
   if (!override_heads (settings, d, error))
     return FALSE;
@@ -267,7 +272,7 @@ set_dimensions (PsiModelSource *source, const PsiSettings *settings, PsiModelDim
     return FALSE;
   source->family = find_family (dimensions->family);
   g_assert (source->family != NULL);
-  source->parameters = source->family->count_parameters (dimensions);
+  source->parameters = psi_family_count (source->family, dimensions);
   return TRUE;
 }
 
@@ -397,6 +402,38 @@ load_named (PsiModelSource *source, const PsiSettings *settings, const char *nam
   return fail_unknown (name, error);
 }
 
+/* Trained elements of adapters, on one GPU that holds the whole model. */
+static gboolean
+count_adapters (PsiModelSource *source, const PsiSettings *settings, GError **error)
+{
+  const PsiLowering whole = {
+    .micro_batch = 1, .tp = 1, .cp = 1, .ep = 1, .dtype = PSI_DTYPE_BF16, .flash = TRUE, .adapters = source->adapters
+  };
+  const char *where = psi_settings_where (settings, PSI_KEY_LORA_RANK);
+
+  if (source->adapters.rank == 0)
+    return TRUE;
+  if (source->family == NULL || source->family->build == NULL)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                   "%s: '%" G_GINT64_FORMAT "' needs a transformer (families gpt llama moe bert t5 vit)", where,
+                   source->adapters.rank);
+      return FALSE;
+    }
+  g_autoptr (PsiModel) model = psi_family_expand (source->family, source->dimensions, &whole, error);
+  if (model == NULL)
+    return FALSE;
+  for (guint i = 0; i < model->layers->len; i++)
+    source->adapter_parameters +=
+        psi_kind_trainable (psi_model_kind (model, g_array_index (model->layers, PsiLayer, i).kind));
+  if (source->adapter_parameters > 0)
+    return TRUE;
+  g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE, "%s: '%s' is in no block of '%s'",
+               psi_settings_where (settings, PSI_KEY_LORA_TARGETS), psi_settings_text (settings, PSI_KEY_LORA_TARGETS),
+               source->dimensions->name);
+  return FALSE;
+}
+
 PsiModelSource *
 psi_model_source_load (const PsiSettings *settings, GError **error)
 {
@@ -409,14 +446,8 @@ psi_model_source_load (const PsiSettings *settings, GError **error)
                    "no model given (allowed: a preset of 'list models', a file, uniform, custom)");
       return NULL;
     }
-  if (psi_settings_count (settings, PSI_KEY_LORA_RANK) > 0)
-    {
-      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                   "%s: adapters are not in this version (allowed: 0; 'frozen' gives a share of frozen parameters)",
-                   psi_settings_where (settings, PSI_KEY_LORA_RANK));
-      return NULL;
-    }
-  if (!load_named (source, settings, name, error))
+  if (!psi_adapters_read (settings, &source->adapters, error) || !load_named (source, settings, name, error) ||
+      !count_adapters (source, settings, error))
     return NULL;
   if (source->name == NULL)
     source->name = g_strdup (source->dimensions != NULL ? source->dimensions->name
@@ -485,7 +516,9 @@ psi_model_source_expand (const PsiModelSource *source, const PsiSettings *settin
 {
   g_autoptr (PsiModel) model = NULL;
   double trainable = 1.0 - psi_settings_real (settings, PSI_KEY_FROZEN);
+  PsiLowering adapted = *lowering;
 
+  adapted.adapters = source->adapters;
   if (!check_size (source, lowering, error))
     return NULL;
   if (source->is_uniform)
@@ -493,7 +526,7 @@ psi_model_source_expand (const PsiModelSource *source, const PsiSettings *settin
   else if (source->trace != NULL)
     model = psi_trace_expand (source->trace, lowering, error);
   else
-    model = source->family->expand (source->dimensions, lowering, error);
+    model = psi_family_expand (source->family, source->dimensions, &adapted, error);
   if (model == NULL)
     return NULL;
   replace_text (&model->name, source->name);

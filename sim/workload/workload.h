@@ -12,11 +12,18 @@ typedef struct
 {
   const char *name;    /* "llama" */
   const char *summary; /* one line for `list` */
+  /* Transformers: layers for one GPU and one micro-batch of samples of `sequence` tokens. (transfer full); what is
+   * around it, checks and counts, is in block-model.c. NULL for others, which have the next two. */
+  PsiModel *(*build) (const PsiModelDimensions *dimensions, const PsiLowering *lowering, gint64 sequence);
   /* Exact parameter count, tied tensors once. */
   gint64 (*count_parameters) (const PsiModelDimensions *dimensions);
   /* Layers for one GPU and one micro-batch. Returns (transfer full). */
   PsiModel *(*expand) (const PsiModelDimensions *dimensions, const PsiLowering *lowering, GError **error);
 } PsiFamily;
+/* The two, of any family. */
+gint64 psi_family_count (const PsiFamily *family, const PsiModelDimensions *dimensions);
+PsiModel *psi_family_expand (const PsiFamily *family, const PsiModelDimensions *dimensions, const PsiLowering *lowering,
+                             GError **error);
 extern const PsiFamily *const psi_families[]; /* NULL-ended */
 
 /* Where a model came from, before any plan is known. */
@@ -28,6 +35,8 @@ typedef struct
   PsiWorkloadTrace *trace;        /* traces only */
   gint64 parameters;              /* exact; uniform: psi_p / 2 */
   gboolean is_uniform;
+  PsiAdapters adapters;
+  gint64 adapter_parameters; /* trained elements of all adapters; `parameters` leaves them out */
 } PsiModelSource;
 
 typedef struct

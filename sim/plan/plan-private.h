@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files that resolve a plan share. */
+#pragma once
+
+#include "plan.h"
+
+/* Sets an error "WHERE: ..." and returns FALSE. `where`: file, group and key, of psi_settings_where(). */
+gboolean psi_plan_refuse (GError **error, int code, const char *where, const char *format, ...) G_GNUC_PRINTF (4, 5);
+/* A written number, or 0. */
+guint psi_plan_written (const PsiSettings *s, PsiKeyId key);
+/* A written word, else the strategy's, else the last resort. */
+const char *psi_plan_chosen (const PsiSettings *s, PsiKeyId key, const char *preset, const char *otherwise);
+/* Where `word` stands in a NULL-ended list that has it. */
+guint psi_plan_index_of (const char *const *names, const char *word);
+
+/* plan-kinds.c: strategy, schedule, update rule, placement. */
+gboolean psi_plan_choose_kinds (PsiPlan *plan, const PsiSettings *s, GError **error);
+/* A pipeline that never flushes: every micro-batch of a step is a worker. */
+gboolean psi_plan_is_stream (const PsiPlan *plan);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of real models in closed form.
+ *
+ *   FSDP             16 N / D between steps: fp32 parameters 4, gradients 4, moments 8
+ *   at the loss      embedding and head are there whole, 2 (2 V h + h) bytes, beside the block that is prefetched
+ *   under a pipeline (D - 1) 2 N bytes gathered and (D - 1) 4 N scattered a step, however many micro-batches; on each
+ *                    rank the gradients of its n elements are whole, 4 n
+ *
+ * N elements of a llama: 2 V h + h + L (2 h q + 2 h k + 3 h f + 2 h), h hidden, q = heads x head_dim, k the same of
+ * kv_heads, f ffn, V vocabulary. Source: torch.distributed.fsdp.fully_shard, torchtitan. */
+#include "closed-forms.h"
+
+#define LLAMA                                                                                                          \
+  "model=custom family=llama machine=h100 hidden=512 heads=8 kv_heads=2 ffn=1536 vocab=32000 layers=8 "                \
+  "grad_clip=no "
+#define HIDDEN G_GINT64_CONSTANT (512)
+#define VOCAB G_GINT64_CONSTANT (32000)
+#define LAYERS 8
+#define BLOCK (2 * HIDDEN * 512 + 2 * HIDDEN * 128 + 3 * HIDDEN * 1536 + 2 * HIDDEN)
+#define ELEMENTS (2 * VOCAB * HIDDEN + HIDDEN + LAYERS * BLOCK)
+
+static void
+test_fsdp_state (void)
+{
+  for (guint d = 2; d <= 16; d *= 2)
+    {
+      g_autoptr (PsiReport) report = run_flags (FALSE, LLAMA "sequence=2048 framework=torchtitan zero=3 dp=%u", d);
+      const PsiRankReport *rank = rank_of (plan_of (report), 0);
+      gint64 comm = rank->at_peak[PSI_MEMORY_COMMUNICATION], root = 2 * (2 * VOCAB * HIDDEN + HIDDEN);
+      gint64 state = 16 * ELEMENTS / d;
+
+      /* Shares are rounded up layer by layer and state by state; the rest are workspaces. */
+      g_assert_cmpint (rank->at_peak[PSI_MEMORY_PARAMETERS] - 4 * ELEMENTS / d, <=, LAYERS + 2);
+      g_assert_cmpint (rank->at_peak[PSI_MEMORY_PARAMETERS], >=, 4 * ELEMENTS / d);
+      g_assert_cmpint (rank->at_peak[PSI_MEMORY_OPTIMIZER], >=, 8 * ELEMENTS / d);
+      g_assert_cmpint (rank->steady_bytes - rank->at_peak[PSI_MEMORY_PARAMETERS] - rank->at_peak[PSI_MEMORY_OPTIMIZER],
+                       >=, state - 12 * ELEMENTS / d);
+      g_assert_cmpint (comm, >=, root);
+      g_assert_cmpint (comm, <=, root + 2 * 2 * BLOCK);
+    }
+}
+
+static void
+test_fsdp_pipeline (void)
+{
+  for (guint micro_batches = 2; micro_batches <= 8; micro_batches *= 2)
+    {
+      const guint d = 4;
+      g_autoptr (PsiReport) report = run_flags (
+          FALSE, LLAMA "sequence=64 framework=torchtitan zero=3 dp=%u pp=2 micro_batches=%u", d, micro_batches);
+      g_autoptr (PsiReport) plain = run_flags (
+          FALSE, LLAMA "sequence=64 framework=megatron-deepspeed zero=3 dp=%u pp=2 micro_batches=%u", d, micro_batches);
+      const PsiPlanReport *plan = plan_of (report);
+
+      assert_near (plan->by_kind[PSI_TRAFFIC_PARAMETERS], (d - 1) * 2.0 * ELEMENTS);
+      assert_near (plan->by_kind[PSI_TRAFFIC_GRADIENTS], (d - 1) * 4.0 * ELEMENTS);
+      assert_near (plan_of (plain)->by_kind[PSI_TRAFFIC_PARAMETERS], micro_batches * 2.0 * (d - 1) * 2.0 * ELEMENTS);
+      for (guint r = 0; r < 2; r++)
+        {
+          gint64 n = LAYERS / 2 * BLOCK + VOCAB * HIDDEN;
+
+          g_assert_cmpint (rank_of (plan, r)->at_peak[PSI_MEMORY_COMMUNICATION], >=, 2 * n);
+          g_assert_cmpint (rank_of (plan, r)->at_peak[PSI_MEMORY_COMMUNICATION], <=, 2 * (n + HIDDEN));
+          g_assert_cmpint (rank_of (plan, r)->at_peak[PSI_MEMORY_GRADIENTS], >=, 4 * (n / d) + 4 * n);
+        }
+    }
+}
+
+/* Activations of the first n blocks are in the host's memory when the last block's forward is over. */
+static void
+test_offload_layers (void)
+{
+  g_autoptr (PsiReport) none = run_flags (FALSE, LLAMA "sequence=2048 vocab=100");
+  gint64 all = rank_of (plan_of (none), 0)->activations_peak_bytes, before = all, step = 0;
+
+  for (guint n = 1; n <= LAYERS; n++)
+    {
+      g_autoptr (PsiReport) report =
+          run_flags (FALSE, LLAMA "sequence=2048 vocab=100 offload=activations offload_layers=%u", n);
+      gint64 bytes = rank_of (plan_of (report), 0)->activations_peak_bytes;
+
+      if (n == 1)
+        step = before - bytes;
+      if (n < LAYERS) /* the last block is always there while it works */
+        g_assert_cmpint (before - bytes, ==, step);
+      before = bytes;
+    }
+  g_assert_cmpint (step, >, all / (LAYERS + 1));
+
+  g_autoptr (GError) error = NULL;
+  g_assert_null (try_flags (LLAMA "offload_layers=2", FALSE, &error));
+  g_assert_nonnull (strstr (error->message, "offload-layers: '2' goes with offload 'activations' only"));
+}
+
+/* The vocabulary over p ranks: each holds its blocks and 1 / p of embedding and head; in flight on rank r are
+ * min (m, p - r + 2) micro-batches with two barriers, + 1 with one, 1.5 (p - r) + 1 in lockstep; work is even. */
+static void
+test_vocabulary (void)
+{
+  static const char *const kinds[] = { "vocab-1", "vocab-2", "interlaced" };
+  const guint p = 4, m = 16;
+  const gint64 shard = (VOCAB + 127) / 128 * 128 / p * HIDDEN;
+  g_autoptr (PsiReport) ends = run_flags (FALSE, LLAMA "sequence=512 framework=megatron pp=%u micro_batches=%u", p, m);
+  gint64 block_bytes =
+      rank_of (plan_of (ends), 1)->activations_peak_bytes / (p - 1) / (LAYERS / p); /* of one micro-batch */
+
+  for (guint k = 0; k < G_N_ELEMENTS (kinds); k++)
+    {
+      g_autoptr (PsiReport) report = run_flags (
+          FALSE, LLAMA "sequence=512 framework=megatron pp=%u micro_batches=%u vocab_parallel=%s", p, m, kinds[k]);
+      const PsiPlanReport *plan = plan_of (report);
+
+      g_assert_cmpuint (plan->ranks->len, ==, p);
+      for (guint r = 0; r < p; r++)
+        {
+          const PsiRankReport *rank = rank_of (plan, r);
+          gint64 in_flight = k == 0 ? p - r + 2 : k == 1 ? p - r + 1 : p - r + (p - r) / 2 + 1;
+          gint64 n = LAYERS / p * BLOCK + 2 * shard + (r == p - 1 ? HIDDEN : 0);
+          gint64 kept = in_flight * (LAYERS / p) * block_bytes;
+
+          g_assert_cmpint (rank->at_peak[PSI_MEMORY_PARAMETERS], ==, 2 * n);
+          g_assert_cmpint (rank->at_peak[PSI_MEMORY_OPTIMIZER], ==, 12 * n);
+          if (r > 0 && r < p - 1)
+            g_assert_cmpint (rank->activations_peak_bytes, ==, kept);
+        }
+      g_assert_cmpint (plan->step_time_ps, <, plan_of (ends)->step_time_ps);
+    }
+  static const char *const wrong[] = { "pp=4 schedule=gpipe", "dp=4", "pp=4 partition=2,2,2,2" };
+  for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
+    {
+      g_autofree char *flags = g_strdup_printf (LLAMA "vocab_parallel=vocab-1 %s", wrong[i]);
+      g_autoptr (GError) error = NULL;
+
+      g_assert_null (try_flags (flags, FALSE, &error));
+      g_assert_nonnull (strstr (error->message, "'vocab-1' goes with schedule '1f1b'"));
+    }
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/closed-forms/fsdp/state", test_fsdp_state);
+  g_test_add_func ("/closed-forms/fsdp/pipeline", test_fsdp_pipeline);
+  g_test_add_func ("/closed-forms/offload/layers", test_offload_layers);
+  g_test_add_func ("/closed-forms/vocabulary/over-the-pipeline", test_vocabulary);
+  return g_test_run ();
+}

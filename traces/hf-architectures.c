@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* The architectures of Hugging Face's transformers that psisim reads: fields, defaults, and what no field says.
+ *
+ * Source: configuration_*.py (names and defaults) and modeling_*.py (biases, norms, tying) of the transformers library.
+ * To add an architecture: a table of fields, unless another one's serves, and a row in psi_hf_architectures[].
+ * Limits: text models and ViT only; rope scaling, sliding windows, logit caps and multi-token prediction change neither
+ * a shape nor a count and are not read; windows therefore count as full attention. */
+#include "hf-architectures.h"
+
+#include <stddef.h>
+
+#define REQUIRED PSI_HF_REQUIRED
+
+/* clang-format off */
+#define COUNT(key, member, fallback, minimum) \
+  { key, PSI_HF_COUNT, offsetof (PsiModelDimensions, member), fallback, minimum, NULL }
+#define COUNT_OR(key, alias, member, fallback, minimum) \
+  { key, PSI_HF_COUNT, offsetof (PsiModelDimensions, member), fallback, minimum, alias }
+#define FLAG(key, member, fallback) { key, PSI_HF_BOOL, offsetof (PsiModelDimensions, member), fallback, 0, NULL }
+#define LENGTH(key, member) { key, PSI_HF_LENGTH, offsetof (PsiModelDimensions, member), 0, 0, NULL }
+#define ONE(key, only) { key, PSI_HF_ONE, 0, only, 0, NULL }
+
+static const PsiHfField gpt2_fields[] = {
+  COUNT ("n_layer", layers, REQUIRED, 1),
+  COUNT ("n_embd", hidden, REQUIRED, 1),
+  COUNT ("n_head", heads, REQUIRED, 1),
+  COUNT ("n_inner", ffn, 0, 1), /* absent or null: 4 n_embd */
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("n_positions", positions, 1024, 1),
+  FLAG ("tie_word_embeddings", tied, TRUE),
+};
+static const PsiHfField gptj_fields[] = {
+  COUNT ("n_layer", layers, REQUIRED, 1),
+  COUNT ("n_embd", hidden, REQUIRED, 1),
+  COUNT ("n_head", heads, REQUIRED, 1),
+  COUNT ("n_inner", ffn, 0, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("n_positions", sequence, 2048, 1),
+  FLAG ("tie_word_embeddings", tied, FALSE),
+};
+static const PsiHfField bloom_fields[] = {
+  COUNT_OR ("n_layer", "num_hidden_layers", layers, REQUIRED, 1),
+  COUNT_OR ("hidden_size", "n_embed", hidden, REQUIRED, 1),
+  COUNT_OR ("n_head", "num_attention_heads", heads, REQUIRED, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("seq_length", sequence, 2048, 1),
+  FLAG ("tie_word_embeddings", tied, TRUE),
+};
+static const PsiHfField opt_fields[] = {
+  COUNT ("num_hidden_layers", layers, REQUIRED, 1),
+  COUNT ("hidden_size", hidden, REQUIRED, 1),
+  COUNT ("num_attention_heads", heads, REQUIRED, 1),
+  COUNT ("ffn_dim", ffn, REQUIRED, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("max_position_embeddings", sequence, 2048, 1),
+  ONE ("do_layer_norm_before", TRUE),
+  FLAG ("tie_word_embeddings", tied, TRUE),
+};
+static const PsiHfField neox_fields[] = {
+  COUNT ("num_hidden_layers", layers, REQUIRED, 1),
+  COUNT ("hidden_size", hidden, REQUIRED, 1),
+  COUNT ("num_attention_heads", heads, REQUIRED, 1),
+  COUNT ("intermediate_size", ffn, REQUIRED, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("max_position_embeddings", sequence, 2048, 1),
+  FLAG ("use_parallel_residual", traits.parallel, TRUE),
+  FLAG ("attention_bias", traits.qkv_bias, TRUE),
+  FLAG ("tie_word_embeddings", tied, FALSE),
+};
+static const PsiHfField falcon_fields[] = {
+  COUNT_OR ("num_hidden_layers", "n_layer", layers, REQUIRED, 1),
+  COUNT ("hidden_size", hidden, REQUIRED, 1),
+  COUNT_OR ("num_attention_heads", "n_head", heads, REQUIRED, 1),
+  COUNT_OR ("num_kv_heads", "n_head_kv", kv_heads, 0, 1),
+  COUNT ("ffn_hidden_size", ffn, 0, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("max_position_embeddings", sequence, 2048, 1),
+  FLAG ("bias", traits.mlp_bias, FALSE),
+  FLAG ("alibi", traits.alibi, FALSE),
+  FLAG ("parallel_attn", traits.parallel, TRUE),
+  FLAG ("tie_word_embeddings", tied, TRUE),
+};
+static const PsiHfField mpt_fields[] = {
+  COUNT ("n_layers", layers, REQUIRED, 1),
+  COUNT ("d_model", hidden, REQUIRED, 1),
+  COUNT ("n_heads", heads, REQUIRED, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("max_seq_len", sequence, 2048, 1),
+  ONE ("expansion_ratio", 4),
+  ONE ("no_bias", TRUE),
+  FLAG ("tie_word_embeddings", tied, TRUE),
+};
+
+#define LLAMA_FIELDS(kv_heads_default, head_dim_default, positions_default, tied_default) \
+  COUNT ("num_hidden_layers", layers, REQUIRED, 1), COUNT ("hidden_size", hidden, REQUIRED, 1), \
+  COUNT ("num_attention_heads", heads, REQUIRED, 1), COUNT ("intermediate_size", ffn, REQUIRED, 1), \
+  COUNT ("vocab_size", vocab, REQUIRED, 1), COUNT ("num_key_value_heads", kv_heads, kv_heads_default, 1), \
+  COUNT ("head_dim", head_dim, head_dim_default, 1), \
+  COUNT ("max_position_embeddings", sequence, positions_default, 1), FLAG ("tie_word_embeddings", tied, tied_default)
+#define ATTENTION_BIAS(default) \
+  FLAG ("attention_bias", traits.qkv_bias, default), FLAG ("attention_bias", traits.out_bias, default)
+
+static const PsiHfField llama_fields[] = {
+  LLAMA_FIELDS (0, 0, 2048, FALSE), ATTENTION_BIAS (FALSE), FLAG ("mlp_bias", traits.mlp_bias, FALSE),
+};
+static const PsiHfField mistral_fields[] = { LLAMA_FIELDS (8, 0, 131072, FALSE) };
+static const PsiHfField qwen2_fields[] = { LLAMA_FIELDS (0, 0, 32768, FALSE) };
+static const PsiHfField qwen3_fields[] = { LLAMA_FIELDS (0, 128, 32768, FALSE), ATTENTION_BIAS (FALSE) };
+static const PsiHfField gemma_fields[] = { LLAMA_FIELDS (0, 256, 8192, TRUE), ATTENTION_BIAS (FALSE) };
+static const PsiHfField phi3_fields[] = { LLAMA_FIELDS (0, 0, 4096, FALSE) };
+static const PsiHfField glm4_fields[] = {
+  LLAMA_FIELDS (2, 128, 131072, FALSE), FLAG ("attention_bias", traits.qkv_bias, FALSE),
+};
+static const PsiHfField cohere_fields[] = {
+  LLAMA_FIELDS (0, 0, 8192, TRUE), ATTENTION_BIAS (FALSE), ONE ("use_qk_norm", FALSE),
+};
+static const PsiHfField phi_fields[] = {
+  LLAMA_FIELDS (0, 0, 2048, FALSE), ONE ("qk_layernorm", FALSE),
+};
+static const PsiHfField stablelm_fields[] = {
+  LLAMA_FIELDS (0, 0, 4096, FALSE),
+  FLAG ("use_qkv_bias", traits.qkv_bias, FALSE),
+  ONE ("qk_layernorm", FALSE),
+  ONE ("use_parallel_residual", FALSE),
+};
+static const PsiHfField starcoder2_fields[] = {
+  LLAMA_FIELDS (2, 0, 4096, TRUE),
+  FLAG ("use_bias", traits.qkv_bias, TRUE),
+  FLAG ("use_bias", traits.out_bias, TRUE),
+  FLAG ("use_bias", traits.mlp_bias, TRUE),
+};
+static const PsiHfField mixtral_fields[] = {
+  LLAMA_FIELDS (8, 0, 131072, FALSE),
+  COUNT ("num_local_experts", experts, 8, 1),
+  COUNT ("num_experts_per_tok", experts_per_token, 2, 1),
+};
+static const PsiHfField gpt_oss_fields[] = {
+  LLAMA_FIELDS (8, 64, 131072, FALSE),
+  ATTENTION_BIAS (TRUE),
+  COUNT ("num_local_experts", experts, 128, 1),
+  COUNT_OR ("num_experts_per_tok", "experts_per_token", experts_per_token, 4, 1),
+};
+static const PsiHfField qwen2_moe_fields[] = {
+  LLAMA_FIELDS (16, 0, 32768, FALSE),
+  COUNT ("num_experts", experts, 60, 1),
+  COUNT ("num_experts_per_tok", experts_per_token, 4, 1),
+  COUNT ("moe_intermediate_size", expert_ffn, 1408, 1),
+  COUNT ("shared_expert_intermediate_size", shared_ffn, 5632, 1),
+  LENGTH ("mlp_only_layers", first_dense_layers),
+  ONE ("decoder_sparse_step", 1),
+};
+static const PsiHfField qwen3_moe_fields[] = {
+  LLAMA_FIELDS (4, 128, 32768, FALSE),
+  ATTENTION_BIAS (FALSE),
+  COUNT ("num_experts", experts, 128, 1),
+  COUNT ("num_experts_per_tok", experts_per_token, 8, 1),
+  COUNT ("moe_intermediate_size", expert_ffn, 768, 1),
+  LENGTH ("mlp_only_layers", first_dense_layers),
+  ONE ("decoder_sparse_step", 1),
+};
+static const PsiHfField deepseek_fields[] = {
+  COUNT ("num_hidden_layers", layers, REQUIRED, 1),
+  COUNT ("hidden_size", hidden, REQUIRED, 1),
+  COUNT ("num_attention_heads", heads, REQUIRED, 1),
+  COUNT ("num_key_value_heads", kv_heads, 0, 1),
+  COUNT ("intermediate_size", ffn, REQUIRED, 1),
+  COUNT ("moe_intermediate_size", expert_ffn, REQUIRED, 1),
+  COUNT ("n_routed_experts", experts, REQUIRED, 1),
+  COUNT ("num_experts_per_tok", experts_per_token, REQUIRED, 1),
+  COUNT ("n_shared_experts", shared_experts, 0, 0),
+  COUNT ("first_k_dense_replace", first_dense_layers, 0, 0),
+  COUNT ("q_lora_rank", q_lora_rank, 0, 0), /* null: the queries are one product (V2-Lite) */
+  COUNT ("kv_lora_rank", kv_lora_rank, REQUIRED, 1),
+  COUNT ("qk_nope_head_dim", qk_nope_head_dim, REQUIRED, 1),
+  COUNT ("qk_rope_head_dim", qk_rope_head_dim, REQUIRED, 1),
+  COUNT ("v_head_dim", v_head_dim, REQUIRED, 1),
+  COUNT ("max_position_embeddings", sequence, 2048, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  FLAG ("tie_word_embeddings", tied, FALSE),
+};
+static const PsiHfField bert_fields[] = {
+  COUNT ("num_hidden_layers", layers, REQUIRED, 1),
+  COUNT ("hidden_size", hidden, REQUIRED, 1),
+  COUNT ("num_attention_heads", heads, REQUIRED, 1),
+  COUNT ("intermediate_size", ffn, REQUIRED, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("max_position_embeddings", positions, 512, 1),
+  COUNT ("type_vocab_size", token_types, 2, 0),
+  FLAG ("tie_word_embeddings", tied, TRUE),
+};
+static const PsiHfField t5_fields[] = {
+  COUNT ("num_layers", layers, REQUIRED, 1),
+  COUNT ("num_decoder_layers", decoder_layers, 0, 1), /* absent or null: num_layers */
+  COUNT ("d_model", hidden, REQUIRED, 1),
+  COUNT ("num_heads", heads, REQUIRED, 1),
+  COUNT ("d_kv", head_dim, REQUIRED, 1),
+  COUNT ("d_ff", ffn, REQUIRED, 1),
+  COUNT ("vocab_size", vocab, REQUIRED, 1),
+  COUNT ("n_positions", sequence, 512, 1),
+  COUNT ("relative_attention_num_buckets", relative_buckets, 32, 0),
+  FLAG ("tie_word_embeddings", tied, TRUE),
+};
+static const PsiHfField vit_fields[] = {
+  COUNT ("num_hidden_layers", layers, REQUIRED, 1),
+  COUNT ("hidden_size", hidden, REQUIRED, 1),
+  COUNT ("num_attention_heads", heads, REQUIRED, 1),
+  COUNT ("intermediate_size", ffn, REQUIRED, 1),
+  COUNT ("image_size", image_size, 224, 1),
+  COUNT ("patch_size", patch_size, 16, 1),
+  COUNT ("num_channels", channels, 3, 1),
+  COUNT ("num_labels", classes, 0, 1),
+  FLAG ("qkv_bias", traits.qkv_bias, TRUE),
+};
+
+static const char *const plain[] = {
+  "gelu", "gelu", "gelu_new", "gelu", "gelu_fast", "gelu", "gelu_pytorch_tanh", "gelu", "quick_gelu", "gelu",
+  "relu", "relu", NULL
+};
+static const char *const gated[] = {
+  "silu", "swiglu", "swish", "swiglu", "gelu", "gated-gelu", "gelu_new", "gated-gelu", "gelu_pytorch_tanh",
+  "gated-gelu", NULL
+};
+static const char *const t5_words[] = {
+  "relu", "relu", "gelu", "gelu", "gated-gelu", "gated-gelu", "gated-silu", "swiglu", NULL
+};
+
+/* OPT looks positions up two rows further down. */
+static void
+adjust_opt (PsiModelDimensions *d, JsonObject *object)
+{
+  d->positions = d->sequence + 2;
+}
+
+/* multi_query: one head of keys; the new decoder has groups, and two norms beside each other. */
+static void
+adjust_falcon (PsiModelDimensions *d, JsonObject *object)
+{
+  gboolean grouped = json_object_get_boolean_member_with_default (object, "new_decoder_architecture", FALSE);
+  gboolean single = json_object_get_boolean_member_with_default (object, "multi_query", TRUE);
+  gint64 norms = json_object_get_int_member_with_default (object, "num_ln_in_parallel_attn", grouped ? 2 : 1);
+
+  if (!grouped)
+    d->kv_heads = single ? 1 : d->heads;
+  d->traits.parallel = d->traits.parallel || grouped;
+  d->traits.qkv_bias = d->traits.out_bias = d->traits.mlp_bias;
+  d->traits.norms = d->traits.parallel && norms == 1 ? PSI_NORMS_SHARED : PSI_NORMS_BEFORE;
+}
+
+/* Learned positions unless attn_config says alibi. */
+static void
+adjust_mpt (PsiModelDimensions *d, JsonObject *object)
+{
+  JsonNode *node = json_object_get_member (object, "attn_config");
+  JsonObject *attention = node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+
+  d->traits.alibi =
+      attention != NULL && json_object_get_boolean_member_with_default (attention, "alibi", FALSE);
+  d->positions = d->traits.alibi ? 0 : d->sequence;
+}
+
+#define FIELDS(table) .fields = table, .n_fields = G_N_ELEMENTS (table)
+#define WORDS(key, fallback, table) \
+  .activation_key = key, .activation_fallback = fallback, .activations = table
+#define SILU WORDS ("hidden_act", "silu", gated)
+#define GELU WORDS ("hidden_act", "gelu", plain)
+#define ALL_BIASES .qkv_bias = TRUE, .out_bias = TRUE, .mlp_bias = TRUE
+
+const PsiHfArchitecture psi_hf_architectures[] = {
+  { "gpt2", "GPT2", "gpt", "layernorm", WORDS ("activation_function", "gelu_new", plain), FIELDS (gpt2_fields),
+    .traits = { ALL_BIASES } },
+  { "gptj", "GPTJ", "gpt", "layernorm", WORDS ("activation_function", "gelu_new", plain), FIELDS (gptj_fields),
+    .traits = { .mlp_bias = TRUE, .head_bias = TRUE, .parallel = TRUE, .norms = PSI_NORMS_SHARED } },
+  { "gpt_neox", "GPTNeoX", "gpt", "layernorm", GELU, FIELDS (neox_fields), .traits = { ALL_BIASES } },
+  { "opt", "OPT", "gpt", "layernorm", WORDS ("activation_function", "relu", plain), FIELDS (opt_fields),
+    .traits = { ALL_BIASES }, .adjust = adjust_opt },
+  { "bloom", "Bloom", "gpt", "layernorm", GELU, FIELDS (bloom_fields),
+    .traits = { ALL_BIASES, .alibi = TRUE, .embedding_norm = TRUE } },
+  { "falcon", "Falcon", "gpt", "layernorm", WORDS ("activation", "gelu", plain), FIELDS (falcon_fields),
+    .adjust = adjust_falcon },
+  { "mpt", "MPT", "gpt", "layernorm", GELU, FIELDS (mpt_fields), .traits = { .bare_norms = TRUE },
+    .adjust = adjust_mpt },
+  { "phi", "PhiFor", "gpt", "layernorm", WORDS ("hidden_act", "gelu_new", plain), FIELDS (phi_fields),
+    .traits = { ALL_BIASES, .head_bias = TRUE, .parallel = TRUE, .norms = PSI_NORMS_SHARED } },
+  { "starcoder2", "Starcoder2", "gpt", "layernorm", WORDS ("hidden_act", "gelu_pytorch_tanh", plain),
+    FIELDS (starcoder2_fields) },
+  { "llama", "Llama", "llama", "rmsnorm", SILU, FIELDS (llama_fields) },
+  { "mistral", "Mistral", "llama", "rmsnorm", SILU, FIELDS (mistral_fields) },
+  { "qwen2", "Qwen2For", "llama", "rmsnorm", SILU, FIELDS (qwen2_fields), .traits = { .qkv_bias = TRUE } },
+  { "qwen3", "Qwen3For", "llama", "rmsnorm", SILU, FIELDS (qwen3_fields), .traits = { .qk_norm = PSI_QK_NORM_HEAD } },
+  { "gemma", "GemmaFor", "llama", "rmsnorm", WORDS ("hidden_act", "gelu_pytorch_tanh", gated), FIELDS (gemma_fields) },
+  { "gemma2", "Gemma2", "llama", "rmsnorm", WORDS ("hidden_activation", "gelu_pytorch_tanh", gated),
+    FIELDS (gemma_fields), .traits = { .norms = PSI_NORMS_AROUND } },
+  { "gemma3_text", "Gemma3ForCausalLM", "llama", "rmsnorm", WORDS ("hidden_activation", "gelu_pytorch_tanh", gated),
+    FIELDS (gemma_fields), .traits = { .norms = PSI_NORMS_AROUND, .qk_norm = PSI_QK_NORM_HEAD } },
+  { "phi3", "Phi3For", "llama", "rmsnorm", SILU, FIELDS (phi3_fields) },
+  { "glm4", "Glm4For", "llama", "rmsnorm", SILU, FIELDS (glm4_fields), .traits = { .norms = PSI_NORMS_AROUND } },
+  { "olmo2", "Olmo2", "llama", "rmsnorm", SILU, FIELDS (llama_fields),
+    .traits = { .norms = PSI_NORMS_AFTER, .qk_norm = PSI_QK_NORM_WIDTH } },
+  { "granite", "GraniteFor", "llama", "rmsnorm", SILU, FIELDS (llama_fields) },
+  { "smollm3", "SmolLM3", "llama", "rmsnorm", SILU, FIELDS (llama_fields) },
+  { "stablelm", "StableLm", "llama", "layernorm", SILU, FIELDS (stablelm_fields) },
+  { "cohere", "CohereFor", "llama", "layernorm", SILU, FIELDS (cohere_fields),
+    .traits = { .bare_norms = TRUE, .parallel = TRUE, .norms = PSI_NORMS_SHARED } },
+  { "mixtral", "Mixtral", "moe", "rmsnorm", SILU, FIELDS (mixtral_fields) },
+  { "qwen2_moe", "Qwen2Moe", "moe", "rmsnorm", SILU, FIELDS (qwen2_moe_fields),
+    .traits = { .qkv_bias = TRUE, .shared_gate = TRUE } },
+  { "qwen3_moe", "Qwen3Moe", "moe", "rmsnorm", SILU, FIELDS (qwen3_moe_fields),
+    .traits = { .qk_norm = PSI_QK_NORM_HEAD } },
+  { "gpt_oss", "GptOss", "moe", "rmsnorm", SILU, FIELDS (gpt_oss_fields),
+    .traits = { .router_bias = TRUE, .expert_bias = TRUE, .sinks = TRUE } },
+  { "deepseek_v2", "DeepseekV2", "moe", "rmsnorm", SILU, FIELDS (deepseek_fields) },
+  { "deepseek_v3", "DeepseekV3", "moe", "rmsnorm", SILU, FIELDS (deepseek_fields), .traits = { .router_bias = TRUE } },
+  { "kimi_k2", "KimiK2", "moe", "rmsnorm", SILU, FIELDS (deepseek_fields), .traits = { .router_bias = TRUE } },
+  { "bert", "Bert", "bert", "layernorm", GELU, FIELDS (bert_fields), .traits = { ALL_BIASES, .pooler = TRUE } },
+  { "roberta", "Roberta", "bert", "layernorm", GELU, FIELDS (bert_fields), .traits = { ALL_BIASES, .pooler = TRUE } },
+  { "xlm-roberta", "XLMRoberta", "bert", "layernorm", GELU, FIELDS (bert_fields),
+    .traits = { ALL_BIASES, .pooler = TRUE } },
+  { "t5", "T5", "t5", "rmsnorm", WORDS ("feed_forward_proj", "relu", t5_words), FIELDS (t5_fields) },
+  { "mt5", "MT5", "t5", "rmsnorm", WORDS ("feed_forward_proj", "gated-gelu", t5_words), FIELDS (t5_fields) },
+  { "vit", "ViT", "vit", "layernorm", GELU, FIELDS (vit_fields), .traits = { ALL_BIASES } },
+};
+/* clang-format on */
+const guint psi_hf_n_architectures = G_N_ELEMENTS (psi_hf_architectures);
