@@ -52,7 +52,8 @@ psi_report_fill_update (PsiPlanReport *plan, const PsiStep *step, const PsiRun *
     g_ptr_array_add (
         plan->assumptions,
         g_strdup_printf ("workers begin evenly spread; a step is the mean time of %u updates, delays count "
-                         "updates; what arrives at the server is added in place, without a buffer",
+                         "updates; the server updates beside the work of its own GPU, without buffers for what "
+                         "arrives",
                          step->plan->dp));
 }
 

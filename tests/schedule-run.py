@@ -122,6 +122,26 @@ def refused(folder):
                 yield f"{command[0]}: exit {done.returncode}"
 
 
+def late(folder):
+    """Words that look back further than a step are followed, but not lists that begin far ahead of themselves."""
+    file = os.path.join(folder, "late.sched")
+    head = "psisim-schedule 1\nranks 2\nmicro_batches 1\n"
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(head + "rank 0: F0@-2 F1@-2 F2@-2\nrank 1: F0 B0 U F1\nrepeat\n"
+                  "rank 0: B0@-2 U F3@-2\nrank 1: B1 U F2\n")
+    plan = json.loads(psisim("run", "--json", *UNIFORM, "--schedule", file).stdout)["plans"][0]
+    if plan["update"] != {"rule": "asynchronous", "delay_mean": 1, "delay_p90": 2, "delay_max": 2, "parameter_versions": 3}:
+        yield f"update {plan['update']}"
+    if abs(plan["step_time_s"] - 8e-3) > 1e-12:
+        yield f"step {plan['step_time_s']}"
+    ahead = " ".join(f"F{n}@-255" for n in range(200))
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(head + f"rank 0: {ahead}\nrank 1: F0 B0 U\nrepeat\nrank 0: B0@-255 U F200@-255\nrank 1: F1 B1 U\n")
+    done = psisim("run", *UNIFORM, "--schedule", file)
+    if done.returncode == 0 or "lists that begin 200 steps ahead can be checked and trained" not in done.stderr:
+        yield f"exit {done.returncode}: {done.stderr.strip()}"
+
+
 def written_keys(folder):
     """A key that says something else than the file is an error; one that says the same is none."""
     file = os.path.join(folder, "four.sched")
@@ -142,6 +162,7 @@ def tests():
         for plan, beside in PLANS:
             yield f"round trip of {plan}", round_trip(folder, plan, beside)
         yield "what is not sound is refused", refused(folder)
+        yield "late", late(folder)
         yield "written keys", written_keys(folder)
 
 

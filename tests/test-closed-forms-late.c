@@ -128,6 +128,25 @@ test_saturated (void)
       }
 }
 
+/* The server's own work is the limit: N updates one after another take longer than a worker's step. */
+static void
+test_busy_server (void)
+{
+#define BUSY "model=gpt2-xl machine=h100 plan=async micro_batch=4 gpus="
+  g_autoptr (PsiReport) one = run_flags (FALSE, BUSY "1");
+  g_autoptr (PsiReport) four = run_flags (FALSE, BUSY "4");
+  g_autoptr (PsiReport) eight = run_flags (FALSE, BUSY "8");
+  double compute_s = psi_time_to_s (rank_of (plan_of (one), 0)->time_ps[PSI_TIME_COMPUTE]);
+  double update_s = psi_time_to_s (rank_of (plan_of (one), 0)->time_ps[PSI_TIME_OPTIMIZER]);
+
+  g_assert_cmpfloat (8 * update_s, >, compute_s + update_s / 4);
+  g_assert_cmpfloat_with_epsilon (psi_time_to_s (plan_of (eight)->step_time_ps), 8 * update_s, 1e-9);
+  g_assert_cmpfloat (4 * update_s, <, compute_s);
+  g_assert_cmpfloat_with_epsilon (psi_time_to_s (plan_of (four)->step_time_ps), compute_s, 0.05 * compute_s);
+  for (guint r = 0; r < 8; r++)
+    g_assert_cmpint (sum_of_time (rank_of (plan_of (eight), r)), ==, plan_of (eight)->step_time_ps);
+}
+
 /* The same digest with equal ranks as one or not, with the jump or without. */
 static void
 test_short_cuts (void)
@@ -165,7 +184,7 @@ test_refused (void)
     { "plan=cdp-v2 update=asynchronous", "'asynchronous' goes with schedule none and gradients parameter-server" },
     { "plan=pipedream update=cyclic-v2", "'pipedream' goes with placement stage, update asynchronous" },
     { "plan=pipedream dp=2", "'2' does not go with schedule 'pipedream'" },
-    { "plan=pipedream stages=300", "looks back at most 255 steps" },
+    { "plan=pipedream stages=129", "looks back at most 127 steps" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (flags); i++)
@@ -228,6 +247,17 @@ test_pipedream (void)
       }
 }
 
+/* The longest pipeline that an update after each micro-batch allows. */
+static void
+test_pipedream_long (void)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, "model=uniform plan=pipedream stages=128 forward=1ms backward=2ms");
+
+  g_assert_cmpint (plan_of (report)->step_time_ps, ==, STAGE_MS * MS_PS);
+  assert_near (plan_of (report)->delay_max, 127);
+  g_assert_cmpuint (plan_of (report)->parameter_versions, ==, 128);
+}
+
 /* Boundary tensors on links that take time: the p micro-batches under way cover p (F + B) + 2 (p - 1) x of a round
  * trip. */
 static void
@@ -255,10 +285,12 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/closed-forms-late/equal", test_equal);
   g_test_add_func ("/sim/closed-forms-late/slow", test_slow);
   g_test_add_func ("/sim/closed-forms-late/saturated", test_saturated);
+  g_test_add_func ("/sim/closed-forms-late/busy-server", test_busy_server);
   g_test_add_func ("/sim/closed-forms-late/short-cuts", test_short_cuts);
   g_test_add_func ("/sim/closed-forms-late/refused", test_refused);
   g_test_add_func ("/sim/closed-forms-late/key", test_key);
   g_test_add_func ("/sim/closed-forms-late/pipedream", test_pipedream);
+  g_test_add_func ("/sim/closed-forms-late/pipedream-long", test_pipedream_long);
   g_test_add_func ("/sim/closed-forms-late/pipedream-transfers", test_pipedream_transfers);
   return g_test_run ();
 }

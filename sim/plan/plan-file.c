@@ -11,6 +11,8 @@
 
 #include "schedule-file.h"
 
+#define MOST_SHIFT 127 /* PsiOp.shift */
+
 static gboolean
 refuse_key (const PsiSettings *s, PsiKeyId key, gint64 wanted, GError **error)
 {
@@ -114,7 +116,7 @@ choose_cyclic (PsiPlan *plan, const PsiSettings *s, GError **error)
 {
   const PsiSchedule *file = plan->file;
   gint64 workers = psi_settings_has (s, PSI_KEY_WORKERS) ? psi_settings_count (s, PSI_KEY_WORKERS) : 0;
-  gboolean all_stale = TRUE, owned = FALSE;
+  gboolean all_stale = TRUE, very_stale = FALSE, owned = FALSE;
 
   for (guint r = 0; r < file->n_ranks; r++)
     {
@@ -125,6 +127,7 @@ choose_cyclic (PsiPlan *plan, const PsiSettings *s, GError **error)
           const PsiToken *token = &g_array_index (file->lists[r], PsiToken, t);
 
           all_stale = all_stale && (token->kind != PSI_TOKEN_FORWARD || token->stale);
+          very_stale = very_stale || token->stale > 1;
           n_updates += token->kind == PSI_TOKEN_UPDATE;
           if (token->kind == PSI_TOKEN_BACKWARD_INPUT || token->kind == PSI_TOKEN_BACKWARD_WEIGHT || token->joined)
             {
@@ -138,7 +141,7 @@ choose_cyclic (PsiPlan *plan, const PsiSettings *s, GError **error)
     }
   plan->cyclic = TRUE;
   plan->schedule = &psi_schedule_cyclic;
-  plan->update = all_stale ? PSI_UPDATE_CYCLIC_V1 : PSI_UPDATE_CYCLIC_V2;
+  plan->update = very_stale ? PSI_UPDATE_ASYNCHRONOUS : all_stale ? PSI_UPDATE_CYCLIC_V1 : PSI_UPDATE_CYCLIC_V2;
   plan->by_stage = !file->whole;
   plan->placement = file->whole          ? (file->n_ranks > 1 ? PSI_PLACEMENT_SEPARATE : PSI_PLACEMENT_SHARED)
                     : is_pipeline (file) ? PSI_PLACEMENT_STAGE
@@ -308,6 +311,15 @@ take_order (const PsiSchedule *file, PsiSchedule *built, GError **error)
   for (guint r = 0; r < file->n_ranks; r++)
     for (guint t = 0; t < file->lists[r]->len; t++)
       most = MAX (most, g_array_index (file->lists[r], PsiToken, t).micro_batch / m);
+  if (most > MOST_SHIFT && !(file->whole && file->n_ranks > 1))
+    {
+      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_LATER,
+                   "lists that begin %" G_GINT64_FORMAT
+                   " steps ahead can be checked and trained, not simulated (at most "
+                   "%d)",
+                   most, MOST_SHIFT);
+      return FALSE;
+    }
   for (guint r = 0; r < file->n_ranks; r++)
     {
       g_array_set_size (built->lists[r], 0);

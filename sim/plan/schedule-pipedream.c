@@ -15,7 +15,7 @@
  * sync); several micro-batches to an update as in the update interval of its authors' code. */
 #include "schedule.h"
 
-#define MOST_SHIFT 255 /* PsiToken.shift */
+#define MOST_SHIFT 127 /* PsiOp.shift */
 
 typedef struct
 {

@@ -77,11 +77,61 @@ uses_of_part (const PsiStep *step, guint part, gboolean both)
   return uses;
 }
 
+/* A stage on one GPU: what its list holds on to, followed until steps repeat. A version is there from the update that
+ * makes it until the next one, and while a micro-batch that began with it is under way. */
+static guint
+versions_of_list (const PsiSchedule *s, guint part)
+{
+  guint rank = 0;
+  gint64 reach = 0, latest = 0;
+  guint n = 1, most = 1;
+
+  while (rank + 1 < s->n_ranks && psi_schedule_part (s, rank, 0) != part)
+    rank++;
+  const GArray *list = s->lists[rank];
+  for (guint t = 0; t < list->len; t++)
+    {
+      const PsiToken *token = &g_array_index (list, PsiToken, t);
+      guint stale = s->stale[(guint) (token->micro_batch / s->worker_micro_batches) * s->n_parts + part];
+
+      reach = MAX (reach, (gint64) token->shift + stale);
+    }
+  gint64 n_rounds = 2 * reach + 3;
+  g_autofree guint *users = g_new0 (guint, n_rounds + 1); /* [version], the latest counts as one */
+  users[0] = 1;
+  for (gint64 round = 0; round < n_rounds; round++)
+    for (guint t = 0; t < list->len; t++)
+      {
+        const PsiToken *token = &g_array_index (list, PsiToken, t);
+        gint64 step = round - token->shift;
+        gint64 version = step - s->stale[(guint) (token->micro_batch / s->worker_micro_batches) * s->n_parts + part];
+
+        if (step < 0)
+          continue;
+        version = MAX (version, 0);
+        if (token->kind == PSI_TOKEN_FORWARD)
+          n += users[version]++ == 0;
+        else
+          n -= --users[version] == 0;
+        if (token->kind == PSI_TOKEN_BACKWARD && token->micro_batch == s->micro_batches - 1)
+          {
+            n -= --users[latest] == 0;
+            latest = step + 1;
+            n += users[latest]++ == 0;
+          }
+        most = MAX (most, n);
+      }
+  return most;
+}
+
 guint
 psi_step_versions (const PsiStep *step, guint part)
 {
   const PsiSchedule *s = step->schedule;
   gint64 first = G_MAXINT64, last = 0;
+
+  if (step->plan->placement == PSI_PLACEMENT_STAGE)
+    return versions_of_list (s, part);
 
   for (guint i = 0; i < s->n_workers; i++)
     {
@@ -91,8 +141,7 @@ psi_step_versions (const PsiStep *step, guint part)
       first = MIN (first, begin);
       last = MAX (last, begin + s->lifetime_ps[part]);
     }
-  /* One is made in every step. */
-  return s->period_ps > 0 && last > first ? (guint) ((last - first + s->period_ps - 1) / s->period_ps) : 1;
+  return last - s->period_ps > first ? 2 : 1;
 }
 
 /* The rank that works for a worker on a part. */
