@@ -75,6 +75,8 @@ static const struct
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 offload=activations micro_batches=16", 4 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 offload=parameters recompute=full micro_batches=16", 4 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 offload=optimizer micro_batches=16", 4 },
+  { "model=llama-3-405b machine=h100 gpus=512 tp=8 pp=8 zero=3 framework=torchtitan micro_batches=8 recompute=full",
+    2 },
   { "model=uniform plan=1f1b stages=4 micro_batches=8", 1 },
 };
 

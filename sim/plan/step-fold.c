@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Tokens as one op: the layers of a part, all alike from micro-batch to micro-batch, folded into a fold of the engine.
  *
- * Folded are tokens that no other op reaches into: not the first forward of a part, whose layers wait for their updated
- * parameters one by one, nor its last backward, whose layers let their gradients go one by one; no token that
- * gathers parameters or scatters gradients beside its work; no model whose layers skip over others into another part.
- * What remains is checked by the engine once the world is built (psi_world_folds_hold()); if something shares links
- * with the collectives inside, the step is built anew without. Every number of the report stays what it is, to the last
- * bit. */
+ * Folded are tokens that no other op reaches into and that do as others do: not the first forward of a part, whose
+ * layers wait for their updated parameters one by one, nor its first backward, which may begin the gradients, nor its
+ * last, whose layers let them go one by one; no token that gathers parameters or scatters gradients beside its work; no
+ * model whose layers skip over others into another part. What remains is checked by the engine once the world is built
+ * (psi_world_folds_hold()); if something shares links with the collectives inside, the step is built anew without.
+ * Every number of the report stays what it is, to the last bit. */
 #include "step.h"
 
 #include "psi-fold.h"
@@ -97,7 +97,9 @@ psi_step_may_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 
   if (token->kind == PSI_TOKEN_FORWARD)
     return rank->first_use[step->partition.first[part]] != PSI_OP_NONE;
-  return token->kind == PSI_TOKEN_BACKWARD_INPUT || --rank->updates_left[token->chunk] > 0;
+  if (token->kind == PSI_TOKEN_BACKWARD_INPUT)
+    return TRUE;
+  return --rank->updates_left[token->chunk] > 0 && rank->ready[step->partition.first[part]] != PSI_OP_NONE;
 }
 
 PsiOpId
