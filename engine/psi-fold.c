@@ -103,6 +103,39 @@ psi_program_add_fold (PsiProgram *program, guint32 number)
   return id;
 }
 
+static gboolean
+deltas_equal (const PsiProgram *program, guint32 d, guint32 e)
+{
+  for (; d != CHAIN_END && e != CHAIN_END;)
+    {
+      const PsiDelta *x = &g_array_index (program->deltas, PsiDelta, d),
+                     *y = &g_array_index (program->deltas, PsiDelta, e);
+
+      if (x->bytes != y->bytes || x->memory_class != y->memory_class || x->at_end != y->at_end)
+        return FALSE;
+      d = x->next;
+      e = y->next;
+    }
+  return d == e;
+}
+
+gboolean
+psi_program_folds_equal (const PsiProgram *program, guint32 a, guint32 b)
+{
+  const PsiFold *first = &g_array_index (program->folds, PsiFold, a),
+                *second = &g_array_index (program->folds, PsiFold, b);
+  const PsiPart *x = psi_fold_parts (program, first), *y = psi_fold_parts (program, second);
+
+  if (first->n_parts != second->n_parts || first->cost_ps != second->cost_ps)
+    return FALSE;
+  for (guint i = 0; i < first->n_parts; i++)
+    if (x[i].start_ps != y[i].start_ps || x[i].end_ps != y[i].end_ps || x[i].op.kind != y[i].op.kind ||
+        x[i].op.tag != y[i].op.tag || x[i].op.slot != y[i].op.slot || x[i].op.transfer != y[i].op.transfer ||
+        !deltas_equal (program, x[i].op.first_delta, y[i].op.first_delta))
+      return FALSE;
+  return TRUE;
+}
+
 /* ---- Who loads which links ---- */
 
 #define NOBODY G_MAXUINT32

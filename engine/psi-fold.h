@@ -35,6 +35,9 @@ guint32 psi_world_fold (PsiWorld *world, PsiRankId rank, guint position);
 /* Append the same ops once more. */
 PsiOpId psi_program_add_fold (PsiProgram *program, guint32 fold);
 
+/* Do two folds do the same, with the same memory, whatever their labels? */
+gboolean psi_program_folds_equal (const PsiProgram *program, guint32 a, guint32 b);
+
 /* Do all messages of folds have their links to themselves? Other ops may load those links if they are of the same
  * stream, or if what they wait for and what waits for them keeps them from running beside a fold; an op of a rank
  * without a part in it spoils it. */

@@ -208,6 +208,29 @@ test_small (void)
   g_assert_cmpuint (digests[0], ==, digests[1]);
 }
 
+/* Folds are the same if their parts are, times and memory included. */
+static void
+test_equal (void)
+{
+  g_autoptr (PsiWorld) world = psi_world_new ();
+  PsiProgram *program = psi_world_add_program (world, 1);
+  PsiRankId rank = psi_world_add_rank (world, program, 1, 0);
+
+  for (guint i = 0; i < 4; i++)
+    {
+      guint before = program->streams[0]->len;
+      PsiOpId op = psi_program_work (program, 0, i == 2 ? 11 : 10, 1);
+
+      psi_program_label (program, op, (gint32) i, 0);
+      psi_program_delta (program, op, TRUE, 2, i == 3 ? 8 : 7);
+      psi_program_work (program, 0, 20, 1);
+      g_assert_cmpuint (psi_world_fold (world, rank, before), ==, i);
+    }
+  g_assert_true (psi_program_folds_equal (program, 0, 1));
+  g_assert_false (psi_program_folds_equal (program, 0, 2));
+  g_assert_false (psi_program_folds_equal (program, 0, 3));
+}
+
 /* Two ranks on one link: the promise does not hold, and the run would come out wrong. */
 static void
 test_spoilt (void)
@@ -355,6 +378,7 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/fold/small", test_small);
   g_test_add_func ("/engine/fold/spoilt", test_spoilt);
   g_test_add_func ("/engine/fold/refused", test_refused);
+  g_test_add_func ("/engine/fold/equal", test_equal);
   g_test_add_func ("/engine/fold/windows", test_windows);
   g_test_add_func ("/engine/repeat/put-in", test_put_in);
   for (guint i = 0; i < G_N_ELEMENTS (loads); i++)

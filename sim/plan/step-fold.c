@@ -4,7 +4,8 @@
  * Folded are tokens that no other op reaches into and that do as others do: not the first forward of a part, whose
  * layers wait for their updated parameters one by one, nor its first backward, which may begin the gradients, nor its
  * last, whose layers let them go one by one; no token that gathers parameters or scatters gradients beside its work; no
- * model whose layers skip over others into another part. What remains is checked by the engine once the world is built
+ * model whose layers skip over others into another part. The next token of a kind must come out the same as the one
+ * before; from then on they are taken to be equal. What remains is checked by the engine once the world is built
  * (psi_world_folds_hold()); if something shares links with the collectives inside, the step is built anew without.
  * Every number of the report stays what it is, to the last bit. */
 #include "step.h"
@@ -102,25 +103,36 @@ psi_step_may_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   return --rank->updates_left[token->chunk] > 0 && rank->ready[step->partition.first[part]] != PSI_OP_NONE;
 }
 
+/* rank->folds: nothing yet; or a fold that the next token of its kind must be equal to; or one to use from then on; or
+ * tokens are not equal after all. */
+#define NOTHING G_MAXUINT32
+#define NOT_EQUAL (G_MAXUINT32 - 1)
+#define CANDIDATE 0x80000000u
+
 PsiOpId
 psi_step_add_fold (PsiStepRank *rank, const PsiToken *token)
 {
   guint32 fold = rank->folds[FOLD_OF (token->chunk, token->kind)];
 
-  return fold != G_MAXUINT32 ? psi_program_add_fold (rank->program, fold) : PSI_OP_NONE;
+  return fold < CANDIDATE ? psi_program_add_fold (rank->program, fold) : PSI_OP_NONE;
 }
 
 PsiOpId
 psi_step_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token, const guint *before)
 {
-  guint32 fold;
+  guint32 *known = &rank->folds[FOLD_OF (token->chunk, token->kind)], fold;
 
+  if (*known == NOT_EQUAL)
+    return PSI_OP_NONE;
   for (guint s = 1; s < rank->program->n_streams; s++)
     if (rank->program->streams[s]->len != before[s])
       return PSI_OP_NONE; /* something goes on beside it */
   fold = psi_world_fold (step->world, rank->id, before[0]);
   if (fold == G_MAXUINT32)
     return PSI_OP_NONE;
-  rank->folds[FOLD_OF (token->chunk, token->kind)] = fold;
+  if (*known == NOTHING)
+    *known = fold | CANDIDATE;
+  else
+    *known = psi_program_folds_equal (rank->program, *known & ~CANDIDATE, fold) ? fold : NOT_EQUAL;
   return PSI_OP_ID (PSI_STREAM_COMPUTE, before[0]);
 }
