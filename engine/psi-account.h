@@ -20,6 +20,27 @@ typedef struct
   guint32 level; /* which one, < PSI_MAX_CLASSES */
 } PsiLevelEvent;
 
+/* Appends many events: { array, array->len } to begin with; the array is longer than what is in it until the end. */
+typedef struct
+{
+  GArray *events; /* of PsiLevelEvent */
+  guint used;
+} PsiLevelWriter;
+
+static inline void
+psi_level_write (PsiLevelWriter *writer, PsiTime time_ps, gint64 bytes, guint level)
+{
+  if (writer->used == writer->events->len)
+    g_array_set_size (writer->events, 2 * writer->used + 64);
+  g_array_index (writer->events, PsiLevelEvent, writer->used++) = (PsiLevelEvent){ time_ps, bytes, level };
+}
+
+static inline void
+psi_level_writer_end (PsiLevelWriter *writer)
+{
+  g_array_set_size (writer->events, writer->used);
+}
+
 /* Levels over one period, starting at origin_ps. */
 typedef struct
 {
@@ -45,6 +66,11 @@ typedef struct
 
 void psi_account_levels (GArray *events, PsiTime period_ps, PsiTime origin_ps, const gint64 *base, gboolean rises_first,
                          PsiLevels *ret_levels, GArray *curve);
+
+/* The same over the period of a run, with what its repeat puts in (then there is no curve); where ranks run at paces of
+ * their own, over that of `rank`. */
+void psi_account_run_levels (GArray *events, const PsiRun *run, PsiRankId rank, PsiTime origin_ps, const gint64 *base,
+                             gboolean rises_first, PsiLevels *ret_levels, GArray *curve);
 
 /* For each rank the lowest one that runs the same program with the same op times: what is accounted for it holds for
  * both. Returns [n_ranks] (transfer full). */

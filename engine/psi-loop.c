@@ -7,6 +7,7 @@
  * its links does, to the picosecond. */
 #include "psi-loop.h"
 
+#include "psi-fold.h"
 #include "psi-pace.h"
 
 #define CHAIN_END G_MAXUINT32
@@ -69,9 +70,19 @@ record (PsiLoop *loop, const PsiStream *stream, PsiStreamDetail *detail, PsiTime
   times->end_ps = now_ps;
   if (detail->waits != NULL)
     detail->waits[stream->position] = detail->wait;
-  detail->sent_ps = stream->ops[stream->position].kind == PSI_OP_WORK    ? PSI_TIME_MAX
-                    : stream->ops[stream->position].kind == PSI_OP_SERVE ? psi_pace_sent_ps (detail, now_ps)
-                                                                         : detail->wait.moving_ps;
+  const PsiOp *op = &stream->ops[stream->position];
+  if (op->kind == PSI_OP_SERVE)
+    detail->sent_ps = psi_pace_sent_ps (detail, now_ps);
+  else if (op->kind != PSI_OP_WORK)
+    detail->sent_ps = detail->wait.moving_ps;
+  else if (op->transfer == 0)
+    detail->sent_ps = PSI_TIME_MAX;
+  else
+    {
+      const PsiFold *fold = psi_op_fold (psi_world_rank (loop->world, detail->rank)->program, op);
+
+      detail->sent_ps = fold->ends_in_message ? now_ps - fold->tail_ps : PSI_TIME_MAX;
+    }
 }
 
 static inline void

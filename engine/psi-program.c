@@ -12,6 +12,8 @@ program_free (gpointer data)
     g_array_unref (program->streams[s]);
   g_array_unref (program->deps);
   g_array_unref (program->deltas);
+  g_clear_pointer (&program->parts, g_array_unref);
+  g_clear_pointer (&program->folds, g_array_unref);
   g_free (program);
 }
 

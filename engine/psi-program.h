@@ -53,7 +53,8 @@ typedef struct
   guint8 skip;            /* SEND, RECV: in so many first iterations there is no partner, and it ends at once */
   gint8 shift;            /* works for the step so many iterations earlier: its memory belongs there */
   guint32 slot;           /* port slot: SEND, RECV, COLLECTIVE, SERVE */
-  PsiTransferId transfer; /* SERVE: what it works on at the desk, see psi_program_serve() */
+  PsiTransferId transfer; /* SERVE: what it works on at the desk, see psi_program_serve(); WORK: 0, or the number of its
+                             fold + 1, see psi-fold.h */
   gint32 label[3];        /* the builder's own: e.g. micro-batch, part and layer; -1 = none */
   PsiTime cost_ps;        /* WORK, SERVE */
   guint32 first_dep;      /* chain of deps, G_MAXUINT32 = end */
@@ -81,6 +82,8 @@ typedef struct
   GArray *streams[PSI_MAX_STREAMS]; /* of PsiOp */
   guint n_streams;
   GArray *deps, *deltas;
+  GArray *parts, *folds; /* of PsiPart and PsiFold: psi-fold.h; NULL: none */
+  guint64 n_unfolded;    /* ops there would be without folds, beyond those there are */
   guint32 max_distance;
   gboolean skips;  /* messages join different iterations of two ranks */
   gboolean serves; /* it waits at desks: its ranks run at paces of their own */

@@ -51,6 +51,13 @@ typedef struct
   gboolean no_record; /* only period, makespan and events: takes no memory for each op; with max_iterations = 1 */
 } PsiRunOptions;
 
+/* A stretch of the recorded iteration that stands n more times behind itself: psi-repeat.h. */
+typedef struct
+{
+  guint64 n; /* 0: nothing is left out */
+  PsiTime begin_ps, length_ps;
+} PsiRepeat;
+
 typedef struct
 {
   PsiTime period_ps;   /* of one iteration */
@@ -72,7 +79,23 @@ typedef struct
   /* Ops that had a turn at a desk: how many turns others had there, on the same subject, since the op's last. */
   guint32 *lags;
   gsize n_lags;
+  PsiRepeat repeat;
 } PsiRun;
+
+/* How often an op stands in the iteration, by its recorded start. */
+static inline guint64
+psi_run_times_over (const PsiRun *run, PsiTime start_ps)
+{
+  return start_ps >= run->repeat.begin_ps && start_ps < run->repeat.begin_ps + run->repeat.length_ps ? run->repeat.n + 1
+                                                                                                     : 1;
+}
+
+/* The period of what is recorded. */
+static inline PsiTime
+psi_run_recorded_ps (const PsiRun *run)
+{
+  return run->period_ps - (PsiTime) run->repeat.n * run->repeat.length_ps;
+}
 
 /* The mean time of one iteration of a rank. */
 static inline PsiTime

@@ -341,6 +341,14 @@ psi_machine_override (PsiMachine *machine, guint gpus_per_node, double internode
   machine->description = describe (machine);
 }
 
+void
+psi_machine_scale_links (PsiMachine *machine, double inside, double between)
+{
+  machine->intra.bytes_per_s *= inside;
+  machine->intra.uplink_bytes_per_s *= inside;
+  machine->inter.bytes_per_s *= between;
+}
+
 static void
 entry_free (gpointer data)
 {

@@ -141,6 +141,9 @@ void psi_machine_override (PsiMachine *machine, guint gpus_per_node, double inte
 /* Let the network of that name be between the nodes. FALSE, with the names there are, if the machine has none such. */
 gboolean psi_machine_choose_network (PsiMachine *machine, const char *name, GError **error);
 
+/* Make the links inside a node, and those between nodes, that many times as fast; latencies stay. */
+void psi_machine_scale_links (PsiMachine *machine, double inside, double between);
+
 /* One line of `psisim list machines`. */
 typedef struct
 {

@@ -163,6 +163,26 @@ function advice(plan) {
               h("td", {}, `${row.step_time_s >= plan.step_time_s ? "+" : "−"}${percentText(Math.abs(row.step_time_s / plan.step_time_s - 1))} time`))))))];
 }
 
+function criticalPath(plan) {
+  const path = plan.critical_path;
+  if (!path) return "";
+  const MOST = 400, segments = path.segments.slice(0, MOST), scale = Math.max(path.duration_s, 1e-15);
+  const kinds = Object.entries(path.by_kind).filter(([, value]) => value > 0);
+  const where = row => row.stage === null ? `rank ${row.rank}` : `rank ${row.rank} (stage ${row.stage})`;
+  return [
+    h("h2", {}, "Critical path"),
+    h("p", { class: "soft" }, "The ops, one after another, that decide the step time: shorten one, and the step is shorter"),
+    h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, kinds.map(([kind, value]) => h("tr", {},
+      h("td", {}, kind.replace(/_s$/, "")), h("td", {}, timeText(value)), h("td", {}, percentText(value / scale))))))),
+    h("p", {}, path.by_rank.slice(0, 8).map(row => `${percentText(row.time_s / scale)} on ${where(row)}`).join(", ")),
+    h("details", {}, h("summary", {}, `${path.segments.length} segments${path.segments.length > MOST ? `, the first ${MOST}` : ""}`),
+      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["at", "for", "where", "what", "begins when"].map(name => h("th", {}, name)))),
+        h("tbody", {}, segments.map(row => h("tr", {}, h("td", {}, timeText(row.start_s)), h("td", {}, timeText(row.duration_s)), h("td", {}, where(row)),
+          h("td", { class: "text" }, row.micro_batch === null ? row.kind : `${row.kind} ${row.micro_batch}`),
+          h("td", { class: "text soft" }, row.from_rank === row.rank ? row.reason : `rank ${row.from_rank} was waited for`))))))),
+  ];
+}
+
 function timeSplit(plan) {
   const main = plan.time_detail, values = timesOf(plan.time);
   const rows = main.ranks.length <= 64 ? main.ranks : main.ranks.slice(0, 64);
@@ -270,7 +290,7 @@ function choose(p, jump) {
   tip.hidden = true;
   detail.replaceChildren(...[
     h("h2", {}, plan.name === "plan" ? "The plan" : `Plan ${plan.name}`), h("p", { class: "soft" }, `${plan.gpus} GPU${plan.gpus === 1 ? "" : "s"}: ${plan.layout}`),
-    verdict(plan), cards(plan), advice(plan), figures(plan, curves.plans[p]), timeSplit(plan), memoryByStage(plan), communication(plan), notes(plan),
+    verdict(plan), cards(plan), advice(plan), figures(plan, curves.plans[p]), timeSplit(plan), criticalPath(plan), memoryByStage(plan), communication(plan), notes(plan),
   ].flat(Infinity).filter(Boolean));
   for (const chart of charts) chart.draw();
   if (jump) tabs.scrollIntoView({ block: "start" });

@@ -87,7 +87,7 @@ static gboolean
 try_changes (const PsiSettings *settings, const Change *first, const Change *second, PsiPlanReport *plan)
 {
   g_autoptr (PsiSettings) changed = psi_settings_copy (settings);
-  PsiSimulateOptions options = { .curves = FALSE };
+  const PsiSimulateOptions options = { .fit_only = TRUE, .skips_misfits = TRUE };
 
   if (!psi_settings_set (changed, first->key, first->text, "advice", NULL) ||
       (second != NULL && !psi_settings_set (changed, second->key, second->text, "advice", NULL)))

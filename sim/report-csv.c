@@ -149,7 +149,8 @@ psi_report_to_csv (const PsiReport *report)
   g_autoptr (PsiPlanReport) empty = psi_plan_report_new ("");
 
   csv.is_header = TRUE;
-  write_row (&csv, report, empty);
+  /* What only some runs have (trials, critical path) all plans of a report have. */
+  write_row (&csv, report, report->plans->len > 0 ? report->plans->pdata[0] : empty);
   csv.is_header = FALSE;
   for (guint i = 0; i < report->plans->len; i++)
     write_row (&csv, report, report->plans->pdata[i]);

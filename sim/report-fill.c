@@ -9,8 +9,11 @@
  *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
+#include "report-assumptions.h"
+#include "report-traffic.h"
 #include "report-notes.h"
 
+#include "critical-path.h"
 #include "simulate-plan.h"
 
 #include <math.h>
@@ -93,27 +96,6 @@ share_time (PsiRankReport *row, guint gpus, PsiTime period_ps)
         (gint64) ((double) row->exposed_ps[t] / (double) exposed_ps * (double) row->time_ps[PSI_TIME_EXPOSED_COMM]);
 }
 
-/* Bytes of a step; what the root of a parameter server sends for this rank goes to *served. */
-static gint64
-sent_by (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gint64 *by_kind, gint64 *served)
-{
-  gint64 sum = 0;
-
-  for (guint s = 0; s < rank->program->n_streams; s++)
-    for (guint i = 0; i < rank->program->streams[s]->len; i++)
-      {
-        const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
-
-        if (psi_op_is_work (op))
-          continue;
-        const PsiTransferInfo *info = &g_array_index (step->infos, PsiTransferInfo, op->transfer);
-        gint64 bytes = psi_report_per_step (run, rank->id, info->sent_bytes);
-        *(info->by_server ? served : &sum) += bytes;
-        by_kind[info->traffic] += bytes * rank->count;
-      }
-  return sum;
-}
-
 static const PsiSpanKind span_of_tag[] = { [PSI_TAG_FORWARD] = PSI_SPAN_FORWARD,
                                            [PSI_TAG_BACKWARD] = PSI_SPAN_BACKWARD,
                                            [PSI_TAG_WEIGHT] = PSI_SPAN_WEIGHT,
@@ -165,7 +147,7 @@ add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, Psi
   PsiLevels levels;
 
   psi_account_memory_events (step->world, run, rank->id, 1, events);
-  psi_account_levels (events, psi_run_fold_ps (run, rank->id), origin_ps, rank->base, FALSE, &levels, curve);
+  psi_account_run_levels (events, run, rank->id, origin_ps, rank->base, FALSE, &levels, curve);
   row->activations_peak_bytes = MAX (row->activations_peak_bytes, levels.class_peak[PSI_MEMORY_ACTIVATIONS]);
   if (levels.peak_bytes > row->peak_bytes)
     {
@@ -237,11 +219,20 @@ copy_row (PsiPlanReport *plan, const PsiStep *step, const Equals *equals, guint 
   return TRUE;
 }
 
+/* How much of a report is wanted. */
+typedef enum
+{
+  FIT,     /* memory, step time and throughput: enough to compare plans that might fit */
+  NUMBERS, /* all but curves */
+  CURVES
+} Depth;
+
 /* One row for each class of equal GPUs; the workers of a pool share a row. */
 static void
 fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
-            gboolean curves)
+            Depth depth)
 {
+  gboolean curves = depth == CURVES;
   const guint *pool = step->schedule->pool;
   guint first_gpu = 0;
   gint64 served = 0;
@@ -262,10 +253,12 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
       gboolean copied = copy_row (plan, step, equals, r, row);
       for (guint m = 0; m < members; m++)
         {
-          sent += sent_by (step, run, &rank[m], plan->by_kind, &served);
+          if (depth > FIT)
+            sent += psi_report_sent_bytes (step, run, &rank[m], plan->by_kind, &served);
           if (copied)
             continue;
-          add_time (step, run, &rank[m], row);
+          if (depth > FIT)
+            add_time (step, run, &rank[m], row);
           add_memory (step, run, &rank[m], origin_ps, curves, row);
           if (curves)
             add_spans (step, run, &rank[m], origin_ps, row->spans);
@@ -321,11 +314,9 @@ cache_bytes_of_fullest (const PsiPlanReport *plan, const PsiStep *step)
 }
 
 static void
-fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps)
+fill_memory (PsiPlanReport *plan, const PsiStep *step)
 {
-  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
   gboolean real = step->machine->gpu.context_bytes > 0;
-  PsiLevels levels;
 
   plan->capacity_bytes = step->machine->gpu.memory_bytes;
   gint64 cache_bytes = real ? cache_bytes_of_fullest (plan, step) : 0;
@@ -347,8 +338,16 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const 
                   : (double) (plan->capacity_bytes - plan->device_bytes) < TIGHT_SHARE * (double) plan->capacity_bytes
                       ? PSI_VERDICT_TIGHT
                       : PSI_VERDICT_FITS;
+}
 
-  /* All GPUs' activations on one clock; ranks at paces of their own each on its own. */
+/* All GPUs' activations on one clock. */
+static void
+fill_activations (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps)
+{
+  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
+  PsiLevels levels;
+
+  /* Ranks at paces of their own each on its own clock. */
   for (guint r = 0; r < step->n_ranks; r++)
     {
       if (equals->gpus[r] > 0)
@@ -360,7 +359,7 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const 
         if (g_array_index (events, PsiLevelEvent, i).level == PSI_MEMORY_ACTIVATIONS)
           g_array_index (events, PsiLevelEvent, kept++) = g_array_index (events, PsiLevelEvent, i);
       g_array_set_size (events, kept);
-      psi_account_levels (events, psi_run_fold_ps (run, step->ranks[r].id), origin_ps, NULL, FALSE, &levels, NULL);
+      psi_account_run_levels (events, run, step->ranks[r].id, origin_ps, NULL, FALSE, &levels, NULL);
       plan->activation_total_peak_bytes += levels.peak_bytes;
       plan->activation_total_mean_bytes += levels.mean_bytes;
       g_array_set_size (events, 0);
@@ -368,59 +367,11 @@ fill_memory (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const 
 }
 
 static void
-fill_traffic (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
-              gboolean curves)
-{
-  g_autoptr (GArray) events = g_array_new (FALSE, FALSE, sizeof (PsiLevelEvent));
-  g_autoptr (GArray) curve =
-      curves && run->paces_ps == NULL ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
-  PsiLevels levels;
-
-  for (guint r = 0; r < step->n_ranks; r++)
-    {
-      const PsiStepRank *rank = &step->ranks[r];
-      const PsiOpTimes *times = run->times + run->first_op[rank->id];
-
-      for (guint s = 0; s < rank->program->n_streams && equals->gpus[r] > 0; s++)
-        for (guint i = 0; i < rank->program->streams[s]->len; i++, times++)
-          {
-            const PsiOp *op = &g_array_index (rank->program->streams[s], PsiOp, i);
-
-            if (psi_op_is_work (op))
-              continue;
-            gint64 bytes = g_array_index (step->infos, PsiTransferInfo, op->transfer).flight_bytes * equals->gpus[r];
-            PsiLevelEvent rise = { times->start_ps, bytes, 0 }, fall = { times->end_ps, -bytes, 0 };
-
-            if (bytes == 0)
-              continue;
-            g_array_append_val (events, rise);
-            g_array_append_val (events, fall);
-          }
-      if (run->paces_ps == NULL && r + 1 < step->n_ranks)
-        continue;
-      psi_account_levels (events, psi_run_fold_ps (run, rank->id), origin_ps, NULL, TRUE, &levels, curve);
-      plan->concurrent_peak_bytes += levels.peak_bytes;
-      g_array_set_size (events, 0);
-    }
-  plan->sequential_steps = psi_account_chain (step->world);
-  if (curve != NULL)
-    {
-      plan->traffic = g_array_new (FALSE, FALSE, sizeof (PsiTrafficPoint));
-      for (guint i = 0; i < curve->len; i++)
-        {
-          const PsiLevelPoint *from = &g_array_index (curve, PsiLevelPoint, i);
-          PsiTrafficPoint point = { from->time_ps, from->bytes[0] };
-
-          g_array_append_val (plan->traffic, point);
-        }
-    }
-}
-
-static void
 fill_throughput (PsiPlanReport *plan, const PsiStep *step)
 {
   const PsiModel *model = psi_step_model (step);
-  double step_s = psi_time_to_s (plan->step_time_ps), peak = step->machine->gpu.peak_flops[step->plan->dtype];
+  const PsiGpu *gpu = &step->machine->gpu;
+  double step_s = psi_time_to_s (plan->step_time_ps), peak = gpu->peak_flops[psi_gpu_dtype (gpu, step->plan->dtype)];
   double compute_ps = 0, recompute_ps = 0;
 
   plan->tokens_per_s = plan->samples_per_s = plan->model_tflops_per_gpu = plan->mfu = plan->hfu = NAN;
@@ -445,43 +396,6 @@ fill_throughput (PsiPlanReport *plan, const PsiStep *step)
       recompute_ps += (double) row->time_ps[PSI_TIME_RECOMPUTE] * row->count;
     }
   plan->hfu = compute_ps > 0 ? plan->mfu * (1 + recompute_ps / compute_ps) : plan->mfu;
-}
-
-static void
-fill_assumptions (PsiPlanReport *plan, const PsiStep *step)
-{
-  for (guint i = 0; i < step->plan->assumptions->len; i++)
-    g_ptr_array_add (plan->assumptions, g_strdup (g_ptr_array_index (step->plan->assumptions, i)));
-  if (!step->machine->ideal)
-    {
-      g_ptr_array_add (plan->assumptions,
-                       g_strdup_printf ("machine '%s' is a %s profile", step->machine->name, step->machine->kind));
-      g_ptr_array_add (plan->assumptions,
-                       g_strdup_printf ("%.4g MiB of each GPU for context, libraries and communicators",
-                                        (double) overhead_bytes (step) / 1048576));
-    }
-  if (!psi_step_model (step)->is_uniform && !step->machine->ideal)
-    {
-      const PsiFramework *framework = step->plan->framework;
-      const PsiHost *host = &step->machine->host;
-      gint64 issue_ps = framework->megatron ? host->issue_ps_megatron : host->issue_ps_pytorch;
-      g_autofree char *attention =
-          step->plan->flash ? g_strdup_printf ("flash-%u", step->plan->flash_generation) : g_strdup ("math");
-
-      g_ptr_array_add (plan->assumptions,
-                       g_strdup_printf ("kernels of %s: %.3g us of the host for each, %s attention", framework->summary,
-                                        psi_time_to_s (issue_ps) * framework->host_factor * 1e6, attention));
-    }
-  if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
-    g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
-                                                         step->plan->stages, step->partition.rule));
-  if (step->plan->offload != PSI_OFFLOAD_NONE)
-    g_ptr_array_add (plan->assumptions,
-                     g_strdup_printf ("the host takes %s at %.4g GB/s for each GPU, host memory is not checked",
-                                      psi_settings_text (step->settings, PSI_KEY_OFFLOAD),
-                                      step->machine->host.bytes_per_s / 1e9));
-  if (!step->plan->overlap_grads && step->plan->dp > 1)
-    g_ptr_array_add (plan->assumptions, g_strdup ("gradients wait for the end of the backward"));
 }
 
 static char *
@@ -523,22 +437,67 @@ fill_band (PsiPlanReport *plan, const PsiStep *step)
   plan->step_time_high_s = period_s * machine->band_high;
 }
 
+/* Memory and pace; the rest is for `depth` to say. */
+static PsiPlanReport *
+begin_report (const char *name, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
+              Depth depth)
+{
+  PsiPlanReport *plan = psi_plan_report_new (name);
+
+  plan->gpus = step->gpus;
+  plan->step_time_ps = run->period_ps;
+  fill_ranks (plan, step, run, equals, origin_ps, depth);
+  psi_report_repeat (plan, step, run);
+  fill_memory (plan, step);
+  return plan;
+}
+
+static PsiTime
+origin_of (const PsiRun *run)
+{
+  return run->first_op[1] > 0 ? run->times[0].start_ps : 0;
+}
+
+PsiPlanReport *
+psi_plan_report_fill_fit (const char *name, const PsiStep *step, const PsiRun *run)
+{
+  g_auto (Equals) equals = { NULL, NULL };
+
+  equals_init (&equals, step, run);
+  PsiPlanReport *plan = begin_report (name, step, run, &equals, origin_of (run), FIT);
+  fill_throughput (plan, step);
+  return plan;
+}
+
+gboolean
+psi_report_cannot_fit (const PsiStep *step)
+{
+  gint64 capacity_bytes = step->machine->gpu.memory_bytes;
+
+  for (guint r = 0; r < step->n_ranks && capacity_bytes >= 0; r++)
+    {
+      gint64 steady_bytes = overhead_bytes (step);
+
+      for (guint c = 0; c < PSI_N_MEMORY; c++)
+        steady_bytes += step->ranks[r].base[c];
+      if (steady_bytes > capacity_bytes)
+        return TRUE;
+    }
+  return FALSE;
+}
+
 PsiPlanReport *
 psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves)
 {
-  PsiPlanReport *plan = psi_plan_report_new (name);
-  PsiTime origin_ps = run->first_op[1] > 0 ? run->times[0].start_ps : 0;
+  PsiTime origin_ps = origin_of (run);
   g_auto (Equals) equals = { NULL, NULL };
   double bubble_ps = 0;
 
   equals_init (&equals, step, run);
+  PsiPlanReport *plan = begin_report (name, step, run, &equals, origin_ps, curves ? CURVES : NUMBERS);
   plan->layout = describe_layout (step);
-  plan->gpus = step->gpus;
-  plan->step_time_ps = run->period_ps;
   fill_band (plan, step);
-  fill_ranks (plan, step, run, &equals, origin_ps, curves);
-  psi_report_repeat (plan, step, run);
-  fill_memory (plan, step, run, &equals, origin_ps);
+  fill_activations (plan, step, run, &equals, origin_ps);
   for (guint i = 0; i < plan->ranks->len; i++)
     {
       const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
@@ -549,10 +508,10 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
         plan->main_rank = i;
     }
   plan->bubble_fraction = run->period_ps > 0 ? bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
-  fill_traffic (plan, step, run, &equals, origin_ps, curves);
+  psi_report_fill_traffic (plan, step, run, equals.gpus, origin_ps, curves);
   fill_throughput (plan, step);
   psi_report_fill_update (plan, step, run);
-  fill_assumptions (plan, step);
+  psi_report_fill_assumptions (plan, step, overhead_bytes (step));
   psi_report_note_run (plan, run);
   if (step->warning != NULL)
     g_ptr_array_add (plan->warnings, g_strdup (step->warning));
@@ -592,6 +551,8 @@ psi_plan_report_set_trials (PsiPlanReport *plan, const PsiStep *step, const PsiT
       stretch_parts (row->time_ps, PSI_N_TIME, run_ps, plan->step_time_ps);
       stretch_parts (row->exposed_ps, PSI_N_TRAFFIC, exposed_ps, row->time_ps[PSI_TIME_EXPOSED_COMM]);
     }
+  if (plan->critical_path != NULL)
+    psi_critical_path_stretch (plan->critical_path, plan->step_time_ps);
   fill_band (plan, step);
   fill_throughput (plan, step);
 }

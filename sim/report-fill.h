@@ -12,6 +12,11 @@ void psi_report_describe (PsiReport *report, const PsiMachine *machine, const Ps
 /* (transfer full); `curves`: keep memory and traffic curves and spans. */
 PsiPlanReport *psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves);
 
+/* The same with step time, throughput, memory and verdict only: no more is needed to choose among many plans. */
+PsiPlanReport *psi_plan_report_fill_fit (const char *name, const PsiStep *step, const PsiRun *run);
+/* Is what is at rest on some GPU more than it has? Then no run is needed to say so. */
+gboolean psi_report_cannot_fit (const PsiStep *step);
+
 /* Of several runs with jitter, of which `plan` tells one: the step takes the mean, its parts in proportion. */
 void psi_plan_report_set_trials (PsiPlanReport *plan, const PsiStep *step, const PsiTrials *trials);
 

@@ -30,6 +30,64 @@ advice_clear (gpointer data)
   g_clear_pointer (&advice->set, g_free);
 }
 
+static void
+link_help_clear (gpointer data)
+{
+  g_free (((PsiLinkHelp *) data)->name);
+}
+
+static void
+degree_help_clear (gpointer data)
+{
+  g_free (((PsiDegreeHelp *) data)->set);
+}
+
+PsiWhatHelps *
+psi_what_helps_new (void)
+{
+  PsiWhatHelps *helps = g_new0 (PsiWhatHelps, 1);
+
+  helps->links = g_array_new (FALSE, FALSE, sizeof (PsiLinkHelp));
+  g_array_set_clear_func (helps->links, link_help_clear);
+  helps->degrees = g_array_new (FALSE, FALSE, sizeof (PsiDegreeHelp));
+  g_array_set_clear_func (helps->degrees, degree_help_clear);
+  helps->one_gpu_samples_per_s = (double) NAN;
+  return helps;
+}
+
+void
+psi_what_helps_free (PsiWhatHelps *helps)
+{
+  if (helps == NULL)
+    return;
+  g_array_unref (helps->links);
+  g_array_unref (helps->degrees);
+  g_free (helps);
+}
+
+void
+psi_critical_path_free (PsiCriticalPath *path)
+{
+  if (path == NULL)
+    return;
+  g_array_unref (path->ranks);
+  g_array_unref (path->segments);
+  g_free (path);
+}
+
+const char *
+psi_critical_kind_name (guint kind)
+{
+  static const char *const names[] = { [PSI_CRITICAL_COMPUTE] = "compute",
+                                       [PSI_CRITICAL_RECOMPUTE] = "recompute",
+                                       [PSI_CRITICAL_OPTIMIZER] = "optimizer",
+                                       [PSI_CRITICAL_WAITING] = "waiting" };
+
+  if (kind >= PSI_CRITICAL_TRAFFIC && kind < PSI_CRITICAL_WAITING)
+    return psi_traffic_names[kind - PSI_CRITICAL_TRAFFIC];
+  return names[kind];
+}
+
 PsiPlanReport *
 psi_plan_report_new (const char *name)
 {
@@ -62,6 +120,8 @@ psi_plan_report_free (PsiPlanReport *plan)
   g_ptr_array_unref (plan->assumptions);
   g_array_unref (plan->advice);
   g_ptr_array_unref (plan->warnings);
+  psi_critical_path_free (plan->critical_path);
+  psi_what_helps_free (plan->what_helps);
   g_free (plan);
 }
 
@@ -328,6 +388,111 @@ walk_texts (PsiReportSink *sink, const char *key, const GPtrArray *texts)
   sink->end (sink, ']');
 }
 
+static void
+walk_critical_path (const PsiCriticalPath *path, PsiReportSink *sink)
+{
+  char buffer[64];
+
+  if (path == NULL)
+    {
+      sink->null (sink, "critical_path");
+      return;
+    }
+  sink->begin (sink, "critical_path", '{');
+  sink->seconds (sink, "duration_s", path->duration_ps);
+  sink->begin (sink, "by_kind", '{');
+  for (guint kind = 0; kind < PSI_N_CRITICAL; kind++)
+    sink->seconds (sink, KEY (psi_critical_kind_name (kind), "_s"), path->kind_ps[kind]);
+  sink->end (sink, '}');
+  sink->seconds (sink, "shared_links_s", path->shared_ps);
+  sink->begin (sink, "by_rank", '[');
+  for (guint i = 0; i < path->ranks->len; i++)
+    {
+      const PsiCriticalRank *rank = &g_array_index (path->ranks, PsiCriticalRank, i);
+
+      sink->begin (sink, NULL, '{');
+      sink->integer (sink, "rank", rank->rank);
+      put_natural (sink, "stage", rank->stage);
+      sink->seconds (sink, "time_s", rank->time_ps);
+      sink->end (sink, '}');
+    }
+  sink->end (sink, ']');
+  sink->begin (sink, "segments", '[');
+  for (guint i = 0; i < path->segments->len; i++)
+    {
+      const PsiCriticalSegment *segment = &g_array_index (path->segments, PsiCriticalSegment, i);
+
+      sink->begin (sink, NULL, '{');
+      sink->integer (sink, "rank", segment->rank);
+      put_natural (sink, "stage", segment->stage);
+      put_text (sink, "kind", segment->what);
+      put_natural (sink, "micro_batch", segment->micro_batch);
+      put_natural (sink, "part", segment->part);
+      put_natural (sink, "first_layer", segment->first_layer);
+      put_natural (sink, "last_layer", segment->last_layer);
+      sink->integer (sink, "ops", segment->n_ops);
+      sink->seconds (sink, "start_s", segment->start_ps);
+      sink->seconds (sink, "duration_s", segment->duration_ps);
+      sink->seconds (sink, "communication_s", segment->communication_ps);
+      sink->seconds (sink, "shared_links_s", segment->shared_ps);
+      put_text (sink, "reason", segment->reason);
+      sink->integer (sink, "from_rank", segment->from_rank);
+      sink->end (sink, '}');
+    }
+  sink->end (sink, ']');
+  sink->end (sink, '}');
+}
+
+static void
+walk_what_helps (const PsiPlanReport *plan, PsiReportSink *sink)
+{
+  const PsiWhatHelps *helps = plan->what_helps;
+
+  if (helps == NULL)
+    {
+      sink->null (sink, "what_helps");
+      return;
+    }
+  sink->begin (sink, "what_helps", '{');
+  sink->begin (sink, "links", '[');
+  for (guint i = 0; i < helps->links->len; i++)
+    {
+      const PsiLinkHelp *link = &g_array_index (helps->links, PsiLinkHelp, i);
+
+      sink->begin (sink, NULL, '{');
+      put_text (sink, "link", link->name);
+      put_text (sink, "tier", link->between_nodes ? "between nodes" : "inside a node");
+      put_real (sink, "bytes_per_s", link->bytes_per_s);
+      put_real (sink, "step_time_unlimited_s", link->unlimited_step_s);
+      put_real (sink, "tenth_longer_bytes_per_s", link->tenth_bytes_per_s);
+      put_real (sink, "twice_as_long_bytes_per_s", link->twice_bytes_per_s);
+      sink->end (sink, '}');
+    }
+  sink->end (sink, ']');
+  sink->begin (sink, "degrees", '[');
+  for (guint i = 0; i < helps->degrees->len; i++)
+    {
+      const PsiDegreeHelp *degree = &g_array_index (helps->degrees, PsiDegreeHelp, i);
+
+      sink->begin (sink, NULL, '{');
+      put_text (sink, "set", degree->set);
+      sink->integer (sink, "gpus", degree->gpus);
+      put_text (sink, "verdict", psi_verdict_names[degree->verdict]);
+      sink->integer (sink, "peak_bytes", degree->peak_bytes);
+      sink->seconds (sink, "step_time_s", degree->step_time_ps);
+      put_real (sink, "samples_per_s", degree->samples_per_s);
+      sink->end (sink, '}');
+    }
+  sink->end (sink, ']');
+  put_real (sink, "one_gpu_samples_per_s", helps->one_gpu_samples_per_s);
+  put_text (sink, "one_gpu_verdict",
+            isnan (helps->one_gpu_samples_per_s) ? NULL
+            : helps->one_gpu_fits                ? "fits"
+                                                 : "oom");
+  put_real (sink, "speedup_over_one_gpu", plan->samples_per_s / helps->one_gpu_samples_per_s);
+  sink->end (sink, '}');
+}
+
 void
 psi_plan_report_walk (const PsiPlanReport *plan, PsiReportSink *sink)
 {
@@ -366,6 +531,8 @@ psi_plan_report_walk (const PsiPlanReport *plan, PsiReportSink *sink)
       sink->end (sink, '}');
     }
   sink->end (sink, ']');
+  walk_critical_path (plan->critical_path, sink);
+  walk_what_helps (plan, sink);
   walk_texts (sink, "warnings", plan->warnings);
 
   char digest[32];

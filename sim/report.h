@@ -56,6 +56,87 @@ typedef struct
   double samples_per_s; /* of another batch per step than the plan's, maybe */
 } PsiAdvice;
 
+/* What the critical path is made of: parts of the compute stream, kinds of traffic, and what nothing explains. */
+enum
+{
+  PSI_CRITICAL_COMPUTE,
+  PSI_CRITICAL_RECOMPUTE,
+  PSI_CRITICAL_OPTIMIZER,
+  PSI_CRITICAL_TRAFFIC, /* + PsiTraffic */
+  PSI_CRITICAL_WAITING = PSI_CRITICAL_TRAFFIC + PSI_N_TRAFFIC,
+  PSI_N_CRITICAL
+};
+
+/* A stretch of the critical path: the pass of a micro-batch through a model part, with the collectives inside it, or an
+ * update, a message, a collective. */
+typedef struct
+{
+  guint rank; /* GPU; the lowest of its equals. Workers of a pool: the lowest GPU of the stage */
+  int stage;  /* -1: none */
+  const char *what;
+  gint32 micro_batch, part;       /* -1: none */
+  gint32 first_layer, last_layer; /* -1: none */
+  gint64 start_ps, duration_ps;
+  gint64 communication_ps; /* of it on links */
+  gint64 shared_ps;        /* of that, more than on idle links */
+  guint n_ops;
+  guint from_rank; /* where the path comes from: this rank, or another that this one waited for */
+  guint8 stream;   /* of the rank */
+  const char *reason;
+} PsiCriticalSegment;
+
+typedef struct
+{
+  gint64 duration_ps; /* the step time */
+  gint64 origin_ps;   /* its start on the clock of the run */
+  gint64 kind_ps[PSI_N_CRITICAL];
+  gint64 shared_ps;
+  GArray *ranks;    /* of PsiCriticalRank, longest first */
+  GArray *segments; /* of PsiCriticalSegment, in the order of time, from 0 to duration_ps without a gap */
+} PsiCriticalPath;
+
+typedef struct
+{
+  guint rank;
+  int stage;
+  gint64 time_ps; /* of the path that is this rank's */
+} PsiCriticalRank;
+
+/* Of one tier of links. */
+typedef struct
+{
+  char *name; /* "hdr200" */
+  gboolean between_nodes;
+  double bytes_per_s; /* of one GPU, one direction, now */
+  double unlimited_step_s;
+  double tenth_bytes_per_s, twice_bytes_per_s; /* at which the step takes 1.1 and 2 times that; NAN = at none */
+} PsiLinkHelp;
+
+/* The next value of a degree. */
+typedef struct
+{
+  char *set; /* "tp=4 dp=2" */
+  guint gpus;
+  guint verdict; /* PsiVerdict */
+  gint64 peak_bytes, step_time_ps;
+  double samples_per_s;
+} PsiDegreeHelp;
+
+typedef struct
+{
+  GArray *links;                /* of PsiLinkHelp */
+  GArray *degrees;              /* of PsiDegreeHelp */
+  double one_gpu_samples_per_s; /* NAN = not known */
+  gboolean one_gpu_fits;
+} PsiWhatHelps;
+
+PsiWhatHelps *psi_what_helps_new (void);
+void psi_what_helps_free (PsiWhatHelps *helps);
+
+void psi_critical_path_free (PsiCriticalPath *path);
+/* "compute", "gradients", "waiting" */
+const char *psi_critical_kind_name (guint kind);
+
 typedef enum
 {
   PSI_VERDICT_FITS,
@@ -103,9 +184,11 @@ typedef struct
   double delay_mean, delay_p90, delay_max; /* p90: nine of ten are no later */
   guint parameter_versions;
 
-  GPtrArray *assumptions; /* of char* */
-  GArray *advice;         /* of PsiAdvice */
-  GPtrArray *warnings;    /* of char*: plain words, shown on the terminal */
+  GPtrArray *assumptions;         /* of char* */
+  GArray *advice;                 /* of PsiAdvice */
+  PsiCriticalPath *critical_path; /* NULL unless asked for */
+  PsiWhatHelps *what_helps;       /* the same */
+  GPtrArray *warnings;            /* of char*: plain words, shown on the terminal */
   guint64 digest;
 } PsiPlanReport;
 

@@ -2,9 +2,31 @@
 #include "simulate.h"
 
 #include "advise.h"
+#include "critical-path.h"
 #include "report-fill.h"
 #include "simulate-plan.h"
 #include "trials.h"
+#include "what-helps.h"
+
+static PsiStep *
+build (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
+       gboolean shows_ops, gboolean shortens, GError **error)
+{
+  return shows_ops ? psi_step_new (plan, machine, source, settings, error)
+                   : psi_step_new_folded (plan, machine, source, settings, shortens, error);
+}
+
+static PsiRun *
+run_step (const PsiStep *step, const PsiSettings *settings, PsiTrials *ret_trials, GError **error)
+{
+  const PsiRunOptions options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
+  double jitter = psi_settings_real (settings, PSI_KEY_JITTER);
+
+  if (jitter <= 0)
+    return psi_run (step->world, &options, error);
+  return psi_trials_run (step->world, &options, jitter, (guint64) psi_settings_count (settings, PSI_KEY_SEED),
+                         (guint) psi_settings_count (settings, PSI_KEY_TRIALS), 0, ret_trials, error);
+}
 
 PsiPlanReport *
 psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimulateOptions *options, PsiReport *report,
@@ -13,30 +35,46 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
   g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, error);
   if (machine == NULL)
     return NULL;
+  if (options->link_factors[0] > 0)
+    psi_machine_scale_links (machine, options->link_factors[0], options->link_factors[1]);
   g_autoptr (PsiModelSource) source = psi_model_source_load (settings, error);
   if (source == NULL)
     return NULL;
   g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, error);
   if (plan == NULL)
     return NULL;
-  g_autoptr (PsiStep) step = psi_step_new (plan, machine, source, settings, error);
+  /* Ops that nobody looks at one by one are folded, and few micro-batches stand for many. */
+  gboolean shows_ops = options->curves || options->critical_path || options->observe != NULL;
+  gboolean shortens = !shows_ops && psi_settings_bool (settings, PSI_KEY_JUMP);
+  g_autoptr (PsiStep) step = build (plan, machine, source, settings, shows_ops, shortens, error);
   if (step == NULL)
     return NULL;
-  PsiRunOptions run_options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
-  double jitter = psi_settings_real (settings, PSI_KEY_JITTER);
+  if (options->skips_misfits && psi_report_cannot_fit (step))
+    {
+      PsiPlanReport *refused = psi_plan_report_new (name);
+
+      refused->verdict = PSI_VERDICT_OOM;
+      return refused;
+    }
   PsiTrials trials = { 0 };
-  g_autoptr (PsiRun) run =
-      jitter > 0
-          ? psi_trials_run (step->world, &run_options, jitter, (guint64) psi_settings_count (settings, PSI_KEY_SEED),
-                            (guint) psi_settings_count (settings, PSI_KEY_TRIALS), 0, &trials, error)
-          : psi_run (step->world, &run_options, error);
+  g_autoptr (PsiRun) run = run_step (step, settings, &trials, error);
+  if (run != NULL && !psi_step_run_whole (step, run))
+    {
+      g_clear_pointer (&run, psi_run_free);
+      psi_step_free (step);
+      step = build (plan, machine, source, settings, shows_ops, FALSE, error);
+      run = step != NULL ? run_step (step, settings, &trials, error) : NULL;
+    }
   if (run == NULL)
     return NULL;
   if (report != NULL)
     psi_report_describe (report, machine, source, psi_step_model (step));
   if (options->observe != NULL && !options->observe (name, step, run, options->observe_data, error))
     return NULL;
-  PsiPlanReport *filled = psi_plan_report_fill (name, step, run, options->curves);
+  PsiPlanReport *filled = options->fit_only ? psi_plan_report_fill_fit (name, step, run)
+                                            : psi_plan_report_fill (name, step, run, options->curves);
+  if (options->critical_path && run->paces_ps == NULL) /* ranks at paces of their own have no step in common */
+    filled->critical_path = psi_critical_path_new (step, run);
   if (trials.n > 0)
     psi_plan_report_set_trials (filled, step, &trials);
   return filled;
@@ -62,6 +100,10 @@ psi_simulate (const PsiScenario *scenario, const PsiSimulateOptions *options, GE
         }
       if (options->advice && plan->verdict != PSI_VERDICT_FITS)
         psi_advise (request->settings, plan);
+      if (options->advice)
+        psi_warn_if_slower_than_one (request->settings, plan);
+      if (options->what_helps)
+        psi_what_helps (request->settings, plan);
       g_ptr_array_add (report->plans, plan);
     }
   return g_steal_pointer (&report);

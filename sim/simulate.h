@@ -14,8 +14,13 @@ typedef gboolean (*PsiObserver) (const char *name, const PsiStep *step, const Ps
 
 typedef struct
 {
-  gboolean curves; /* keep memory and traffic curves and spans for plots */
-  gboolean advice; /* look for changes that fit when the plan does not */
+  gboolean curves;        /* keep memory and traffic curves and spans for plots */
+  gboolean fit_only;      /* step time, throughput, memory and verdict */
+  gboolean skips_misfits; /* no step time for a plan that cannot fit */
+  gboolean what_helps;    /* look for what would make the plan faster */
+  double link_factors[2]; /* times the rate of links inside a node and between nodes; 0 = as they are */
+  gboolean critical_path; /* tell which ops decide the step time */
+  gboolean advice;        /* look for changes that fit when the plan does not */
   PsiObserver observe;
   gpointer observe_data;
 } PsiSimulateOptions;

@@ -315,9 +315,39 @@ draw_step (const Picture *picture, const char *title)
                         NULL, 0);
 }
 
+static void
+draw_critical_path (const Picture *picture, const PsiCriticalPath *path)
+{
+  psi_timeline_track (picture->timeline, PROCESS_STEP, 2, "critical path", 1);
+  for (guint i = 0; i < path->segments->len; i++)
+    {
+      const PsiCriticalSegment *segment = &g_array_index (path->segments, PsiCriticalSegment, i);
+      PsiTime start_ps = path->origin_ps + segment->start_ps - picture->begin_ps;
+      PsiTime end_ps = start_ps + segment->duration_ps;
+      const PsiTimelineValue values[] = { { "rank", NULL, segment->rank }, { "begins when", segment->reason, 0 } };
+      char title[80];
+      int length = g_snprintf (title, sizeof title, "%s", segment->what);
+
+      if (segment->micro_batch >= 0)
+        length += g_snprintf (title + length, sizeof title - (gsize) length, " %d", segment->micro_batch);
+      g_snprintf (title + length, sizeof title - (gsize) length, " on rank %u", segment->rank);
+      for (gint64 q = first_copy (picture, end_ps); start_ps + q * picture->period_ps < picture->length_ps; q++)
+        {
+          PsiTime shift_ps = q * picture->period_ps;
+
+          if (MIN (end_ps + shift_ps, picture->length_ps) > MAX (start_ps + shift_ps, 0))
+            psi_timeline_slice (picture->timeline, PROCESS_STEP, 2, MAX (start_ps + shift_ps, 0),
+                                MIN (end_ps + shift_ps, picture->length_ps), title, "critical", values,
+                                G_N_ELEMENTS (values));
+          if (picture->period_ps <= 0)
+            break;
+        }
+    }
+}
+
 gboolean
 psi_timeline_write_step (const char *path, const char *title, const PsiStep *step, const PsiRun *run, const char *ranks,
-                         GError **error)
+                         const PsiCriticalPath *critical, GError **error)
 {
   Picture picture = { .step = step, .run = run, .period_ps = run->cycle == 1 ? run->period_ps : 0 };
   g_autoptr (GArray) drawn = psi_drawn_ranks_list (step, ranks, error);
@@ -332,6 +362,8 @@ psi_timeline_write_step (const char *path, const char *title, const PsiStep *ste
   picture.arrows = arrows;
   find_window (&picture, drawn);
   draw_step (&picture, title);
+  if (critical != NULL)
+    draw_critical_path (&picture, critical);
   for (guint i = 0; i < drawn->len; i++)
     {
       const PsiDrawnRank *rank = &g_array_index (drawn, PsiDrawnRank, i);

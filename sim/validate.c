@@ -131,7 +131,7 @@ simulate_fitting (PsiPrediction *prediction, const PsiSettings *settings)
 static gboolean
 simulate_run (PsiPrediction *prediction, const PsiRunTable *table, GError **error)
 {
-  const PsiSimulateOptions options = { .curves = FALSE };
+  const PsiSimulateOptions options = { .fit_only = TRUE };
   g_autoptr (PsiSettings) settings = psi_validate_settings (table, prediction->run, prediction->assumptions, error);
 
   if (settings == NULL)

@@ -24,6 +24,10 @@ static const Case cases[] = {
   { "1,024 GPUs, 80 layers, full", MODEL "layers=80 pp=16 dp=8 collapse=no", 1, FALSE },
   { "16,384 GPUs, 128 layers, collapsed", MODEL "layers=128 pp=16 dp=128", 20, FALSE },
   { "100,352 GPUs, 128 layers, collapsed", MODEL "layers=128 pp=16 dp=784", 20, FALSE },
+  { "3,072 GPUs, 1 T, 512 micro-batches",
+    "model=custom family=gpt layers=128 hidden=25600 heads=160 ffn=102400 vocab=51200 sequence=2048 machine=a100 tp=8 "
+    "pp=64 dp=6 micro_batches=512 framework=megatron recompute=full",
+    5, FALSE },
   { "64 GPUs, 200 trials with jitter",
     "model=llama-2-7b machine=h100 tp=4 pp=4 dp=4 micro_batches=8 jitter=0.05 trials=200", 1, FALSE },
   { "16,384 GPUs, 128 layers, full", MODEL "layers=128 pp=16 dp=128 collapse=no", 1, TRUE },

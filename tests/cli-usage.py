@@ -43,7 +43,9 @@ USAGE = [
     ("run --timeline x --timeline-ranks 0,", "--timeline-ranks: '0,' is not a list of ranks"),
     ("explain --timeline x", "--timeline is not an option of 'explain'"),
     ("list models --report x.html", "--report is not an option of 'list'"),
-    ("run --critical-path", "'--critical-path' is not in this version"),
+    ("explain --critical-path", "--critical-path is not an option of 'explain'"),
+    ("explain --what-helps", "--what-helps is not an option of 'explain'"),
+    ("run --critical-path=1", "--critical-path takes no value"),
     ("run --update asynchron", "'asynchron' is not one of synchronous, cyclic-v1, cyclic-v2, asynchronous"),
     ("run --mico-batch 2", "unknown option '--mico-batch' (did you mean '--micro-batch'?)"),
     ("run --qqqqqqqq 2", "unknown option '--qqqqqqqq'"),
@@ -99,7 +101,7 @@ HOSTILE = [
     ("run --model gpt2 --machine deep.json", "deep.json:1: not valid JSON"),
     ("collective all-reduce --machine deep.json", "deep.json:1: not valid JSON"),
     ("run --model gpt2 --machine long.machine", "long.machine: cannot be read: larger than 16 MiB"),
-    ("run --model gpt2 --machine a100 --plan accumulate --micro-batches 1000000", "the plan is too large to follow"),
+    ("run --model gpt2 --machine a100 --plan accumulate --micro-batches 1000000 --jump no", "the plan is too large to follow"),
 ]
 
 # Values that no number takes, and for which kinds (a kind is named by its placeholder in the help).

@@ -5,8 +5,8 @@
 usage: golden-run.py [--renew] PROGRAM SCENARIO-DIR [NAME ...]
 
 A golden file is the report of `psisim compare NAME.scn` as a table: one row per number of the report, one column per
-plan, four significant digits, `-` where something does not apply, `.` where a plan has no such row. Prose and digests
-are left out. Machines come from tests/frozen where it has them, so that better presets do not change golden files.
+plan, four significant digits, `-` where something does not apply, `.` where a plan has no such row. Prose, digests
+and what only an option asks for are left out. Machines come from tests/frozen where it has them, so that better presets do not change golden files.
 --renew writes the golden files instead of comparing them; read the diff before committing it.
 """
 
@@ -19,7 +19,7 @@ import sys
 import tap
 
 FROZEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "frozen")
-LEFT_OUT = {"name", "assumptions", "digest"}
+LEFT_OUT = {"name", "assumptions", "digest", "critical_path", "what_helps"}
 
 
 def flatten(value, path, rows):

@@ -27,7 +27,7 @@ PICTURES = sys.argv[2] if len(sys.argv) > 2 else None
 FOLDER = tempfile.TemporaryDirectory(prefix="psisim-report-")
 PAGES = {
     "compare": "compare --model llama-2-7b --machine a100 --gpus 8 --plans dp,zero-3,cdp-v2,cdp-zero --micro-batch 1",
-    "pipeline": "run --model llama-2-7b --machine a100 --gpus 8 --dp 2 --pp 4 --micro-batches 8 --micro-batch 1",
+    "pipeline": "run --model llama-2-7b --machine a100 --gpus 8 --dp 2 --pp 4 --micro-batches 8 --micro-batch 1 --critical-path",
     "uniform": "run --model uniform --plan cdp-v2 --workers 4 --stages 4",
     "deep": "run --model uniform --plan 1f1b --pp 64 --micro-batches 128",
     "oom": "run --model llama-2-70b --machine a100 --gpus 8 --plan dp",

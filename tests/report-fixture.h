@@ -295,6 +295,60 @@ fixture_report_empty (void)
   return report;
 }
 
+/* Down the pipeline, the work of its last rank, and up again, with messages: enough to print. */
+static inline PsiCriticalPath *
+fixture_critical_path (const PsiPlanReport *plan)
+{
+  PsiCriticalPath *path = g_new0 (PsiCriticalPath, 1);
+  const guint n = 40;
+
+  path->duration_ps = plan->step_time_ps;
+  path->segments = g_array_new (FALSE, FALSE, sizeof (PsiCriticalSegment));
+  path->ranks = g_array_new (FALSE, FALSE, sizeof (PsiCriticalRank));
+  for (guint i = 0; i < n; i++)
+    {
+      const PsiCriticalSegment segment = { .rank = i % 4,
+                                           .stage = (int) i % 4,
+                                           .what = i % 2 == 0 ? "forward" : "boundary",
+                                           .micro_batch = (gint32) i,
+                                           .part = -1,
+                                           .first_layer = -1,
+                                           .last_layer = -1,
+                                           .start_ps = plan->step_time_ps / n * i,
+                                           .duration_ps = plan->step_time_ps / n,
+                                           .from_rank = i > 0 ? (i - 1) % 4 : 0,
+                                           .reason = i > 0 ? "that rank was waited for" : "the step before is over" };
+
+      g_array_append_val (path->segments, segment);
+    }
+  for (guint r = 0; r < 4; r++)
+    {
+      const PsiCriticalRank rank = { r, (int) r, plan->step_time_ps / 4 };
+
+      g_array_append_val (path->ranks, rank);
+    }
+  path->kind_ps[PSI_CRITICAL_COMPUTE] = plan->step_time_ps / 2;
+  path->kind_ps[PSI_CRITICAL_TRAFFIC + PSI_TRAFFIC_BOUNDARY] = plan->step_time_ps - plan->step_time_ps / 2;
+  path->shared_ps = 1000000;
+  return path;
+}
+
+static inline PsiWhatHelps *
+fixture_what_helps (const PsiPlanReport *plan)
+{
+  PsiWhatHelps *helps = psi_what_helps_new ();
+  const PsiLinkHelp inside = { g_strdup ("nvlink3"), FALSE, 300e9, 0.1, 120e9, 8e9 };
+  const PsiLinkHelp between = { g_strdup ("hdr200"), TRUE, 25e9, 0.1, (double) NAN, (double) NAN };
+  const PsiDegreeHelp degree = { g_strdup ("tp=2 dp=4"), 8, PSI_VERDICT_FITS, 41 * FIXTURE_GIB, plan->step_time_ps / 2,
+                                 2 * plan->samples_per_s };
+
+  g_array_append_val (helps->links, inside);
+  g_array_append_val (helps->links, between);
+  g_array_append_val (helps->degrees, degree);
+  helps->one_gpu_samples_per_s = plan->samples_per_s / 4;
+  return helps;
+}
+
 /* Two plans: a pipeline of four rank classes that fits, and four cyclic workers that do not. */
 static inline PsiReport *
 fixture_report (void)
@@ -303,5 +357,12 @@ fixture_report (void)
 
   g_ptr_array_add (report->plans, fixture_pipeline ("1f1b", 4, 8, 2));
   g_ptr_array_add (report->plans, fixture_workers ("cdp-v2", 4, TRUE, 36 * FIXTURE_GIB));
+  for (guint i = 0; i < report->plans->len; i++) /* asked for: all plans have one */
+    {
+      PsiPlanReport *plan = report->plans->pdata[i];
+
+      plan->critical_path = fixture_critical_path (plan);
+      plan->what_helps = fixture_what_helps (plan);
+    }
   return report;
 }

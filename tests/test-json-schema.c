@@ -13,7 +13,7 @@ static const struct
 } promised[] = {
   { "", "psisim scenario machine model plans" },
   { "plans[]", "name verdict gpus step_time_s step_time_low_s step_time_high_s time time_detail bubble_fraction "
-               "throughput memory communication update assumptions advice digest" },
+               "throughput memory communication update assumptions advice critical_path what_helps digest" },
   { "plans[].time", "compute_s recompute_s exposed_comm_s bubble_s optimizer_s other_s" },
   { "plans[].throughput", "samples_per_s tokens_per_s tokens_per_s_per_gpu model_tflops_per_gpu mfu hfu" },
   { "plans[].memory", "capacity_bytes steady_bytes peak_bytes reserved_bytes device_bytes "
@@ -26,6 +26,16 @@ static const struct
   { "plans[].communication.by_kind", "gradients parameters boundary tensor experts" },
   { "plans[].update", "rule delay_mean delay_p90 delay_max parameter_versions" },
   { "plans[].advice[]", "set peak_bytes step_time_s" },
+  { "plans[].what_helps", "links degrees one_gpu_samples_per_s one_gpu_verdict speedup_over_one_gpu" },
+  { "plans[].what_helps.links[]", "link tier bytes_per_s step_time_unlimited_s tenth_longer_bytes_per_s "
+                                  "twice_as_long_bytes_per_s" },
+  { "plans[].what_helps.degrees[]", "set gpus verdict peak_bytes step_time_s samples_per_s" },
+  { "plans[].critical_path", "duration_s by_kind shared_links_s by_rank segments" },
+  { "plans[].critical_path.by_kind", "compute_s recompute_s optimizer_s gradients_s parameters_s boundary_s tensor_s "
+                                     "context_s experts_s waiting_s" },
+  { "plans[].critical_path.by_rank[]", "rank stage time_s" },
+  { "plans[].critical_path.segments[]", "rank stage kind micro_batch part first_layer last_layer ops start_s "
+                                        "duration_s communication_s shared_links_s reason from_rank" },
 };
 
 static void
@@ -55,6 +65,8 @@ check_path (JsonNode *node, const char *path, const char *keys)
   guint n = 0;
 
   g_assert_nonnull (child);
+  if (JSON_NODE_HOLDS_NULL (child) && (strcmp (name, "critical_path") == 0 || strcmp (name, "what_helps") == 0))
+    return 0; /* not asked for */
   if (!g_str_has_prefix (rest, "[]"))
     return check_path (child, rest + (*rest == '.'), keys);
   rest += 2;

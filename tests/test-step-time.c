@@ -49,6 +49,32 @@ test_experts (void)
   g_assert_cmpfloat_with_epsilon ((many_s - few_s) / 12, 56 * 2 * 3 * 12e-6, 0.1 * 56 * 2 * 3 * 12e-6);
 }
 
+/* A GPU without units for a format computes in the next wider one, and the report says so. */
+static void
+test_precision (void)
+{
+  static const struct
+  {
+    const char *machine, *precision, *warning;
+  } cases[] = { { "a100", "fp8", "'a100-sxm-80' has no rate for fp8: products take the time of bf16" },
+                { "v100", "bf16", "'v100-sxm-32' has no rate for bf16: products take the time of fp32" },
+                { "a100", "bf16", NULL },
+                { "v100", "fp16", NULL },
+                { "h100", "fp8", NULL } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (PsiReport) report =
+          run_flags (FALSE, "model=gpt2 machine=%s precision=%s", cases[i].machine, cases[i].precision);
+      const PsiPlanReport *plan = plan_of (report);
+
+      g_assert_cmpuint (plan->warnings->len, ==, cases[i].warning != NULL);
+      if (cases[i].warning != NULL)
+        g_assert_true (g_str_has_prefix (plan->warnings->pdata[0], cases[i].warning));
+      g_assert_true (isfinite (plan->mfu) && plan->mfu < 1);
+    }
+}
+
 #define LLAMA "model=llama-2-7b machine=h100 dp=8 zero=3 micro_batch=1 sequence=8192 "
 
 static void
@@ -225,6 +251,7 @@ int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/plan/step-time/precision", test_precision);
   g_test_add_func ("/plan/step-time/host", test_host);
   g_test_add_func ("/plan/step-time/experts", test_experts);
   g_test_add_func ("/plan/step-time/attention", test_attention);

@@ -115,7 +115,38 @@ test_run_page (void)
   g_autofree char *page = psi_table_run (report, report->plans->pdata[1], &plain, FALSE);
   g_assert_nonnull (strstr (page, "recompute=selective  61 GiB   154.5 ms"));
   g_assert_nonnull (strstr (page, "too full"));
+  g_assert_nonnull (
+      strstr (page, "inside a node  nvlink3  300 GB/s           120 GB/s            8 GB/s       100 ms"));
+  g_assert_nonnull (strstr (page, "hdr200    25 GB/s            no rate           no rate"));
+  g_assert_nonnull (strstr (page, "times the work of one (which would not have the memory)"));
+  g_assert_nonnull (strstr (page, "more rows (-v shows all)"));
   g_assert_nonnull (strstr (page, "gradients are 0.375 steps old on average, 1 at most; 2 parameter versions"));
+}
+
+/* The star of the shortest step is for steps of the same work only. */
+static void
+test_stars (void)
+{
+  for (guint factor = 1; factor <= 2; factor++)
+    {
+      g_autoptr (PsiReport) report = fixture_report ();
+      PsiPlanReport *first = report->plans->pdata[0], *second = report->plans->pdata[1];
+
+      g_ptr_array_set_size (report->plans, 2);
+      first->verdict = second->verdict = PSI_VERDICT_FITS;
+      second->step_time_ps = first->step_time_ps / 4 * 3;
+      first->samples_per_s = 30;
+      second->samples_per_s = 40.0 / factor;
+      first->tokens_per_s = second->tokens_per_s = (double) NAN;
+      g_autofree char *page = psi_table_compare (report, &plain, FALSE);
+      g_autofree char *step = psi_format_time (second->step_time_ps);
+      g_autofree char *number = g_strndup (step, strcspn (step, " "));
+      g_autofree char *starred = g_strconcat (number, "*", NULL);
+      g_assert_nonnull (strstr (page, number));
+      g_assert_true ((strstr (page, starred) != NULL) == (factor == 1));
+      g_assert_true ((strstr (page, "samples per s compare, steps do not") != NULL) == (factor == 2));
+      g_assert_nonnull (strstr (page, factor == 1 ? "40*" : "30*"));
+    }
 }
 
 /* A plan of which nothing is known prints without a fault. */
@@ -186,6 +217,7 @@ int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/cli/table/stars", test_stars);
   g_test_add_func ("/cli/table/numbers", test_numbers);
   g_test_add_func ("/cli/table/column-unit", test_column_unit);
   g_test_add_func ("/cli/table/verdict", test_verdict);

@@ -32,6 +32,7 @@ CASES = {
     "async-slow": f"{UNIFORM} --plan async --workers 4 --stages 4 --slow-rank 2:1.5",
     "async-links": "--model gpt2 --machine a100-pcie-80 --plan async --gpus 4 --micro-batch 8",
     "zero": f"{LLAMA} --plan zero-3 --gpus 8",
+    "critical": f"{LLAMA} --gpus 8 --pp 4 --micro-batches 8 --critical-path",
     "three": f"{LLAMA} --gpus 16 --dp 2 --tp 2 --pp 4 --micro-batches 4 --timeline-ranks 0-15",
 }
 
@@ -89,6 +90,12 @@ def timeline(name, arguments):
     step_us = plan["step_time_s"] * 1e6
     if window < step_us * (1 - 1e-6):
         yield f"the window of {window} us is less than a step of {step_us} us"
+    # The critical path has no gap.
+    path = slices[1, 2]
+    if ("critical" in name) != bool(path):
+        yield f"the critical path has {len(path)} slices"
+    if path and abs(sum(end - start for start, end, _ in path) - window) > 1e-3:
+        yield f"the critical path does not fill the window of {window} us"
     counters = collections.defaultdict(list)
     for event in events:
         if event["ph"] == "C":

@@ -68,8 +68,6 @@ take_option (Parser *parser, PsiOptionId id, const char *name, const char *attac
   const PsiOption *option = &psi_options[id];
   PsiArguments *arguments = parser->arguments;
 
-  if (option->later)
-    return refuse (error, PSI_USAGE_ERROR_LATER, "'%s' is not in this version", name);
   if (!psi_command_takes (arguments->command, id))
     return refuse (error, PSI_USAGE_ERROR_OPTION, "%s is not an option of '%s'", name, arguments->command->name);
   if (arguments->given[id])

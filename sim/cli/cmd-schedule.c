@@ -29,9 +29,9 @@ show (const char *name, const PsiSettings *settings, GError **error)
   if (source->is_uniform && plan->file == NULL && step->schedule->n_parts == 1 && plan->stages > 1)
     by_stage = psi_schedule_by_part (step->schedule, plan->stages);
   const PsiSchedule *schedule = by_stage != NULL ? by_stage : step->schedule;
-  g_autofree char *comment =
-      g_strdup_printf ("%s: %u part%s, %" G_GINT64_FORMAT " micro-batches a step", name, schedule->n_parts,
-                       schedule->n_parts == 1 ? "" : "s", schedule->micro_batches);
+  g_autofree char *comment = g_strdup_printf ("%s: %u part%s, %" G_GINT64_FORMAT " micro-batch%s a step", name,
+                                              schedule->n_parts, schedule->n_parts == 1 ? "" : "s",
+                                              schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es");
   char *text = psi_schedule_to_text (schedule, plan->keeps_all ? 1 : plan->dp, comment);
   if (text == NULL)
     g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
@@ -101,11 +101,11 @@ describe (const PsiSchedule *schedule, const PsiScheduleFacts *facts, gint64 for
   g_autofree char *period = psi_format_time (facts->period_ps), *forward = psi_format_time (forward_ps),
                   *backward = psi_format_time (backward_ps), *weight = psi_format_time (weight_ps);
 
-  g_string_append_printf (text,
-                          "sound: %u rank%s x %u chunk%s, %u part%s, %" G_GINT64_FORMAT " micro-batches a step%s\n",
-                          schedule->n_ranks, schedule->n_ranks == 1 ? "" : "s", schedule->n_chunks,
-                          schedule->n_chunks == 1 ? "" : "s", schedule->n_parts, schedule->n_parts == 1 ? "" : "s",
-                          schedule->micro_batches, schedule->replicas ? " and rank" : "");
+  g_string_append_printf (
+      text, "sound: %u rank%s x %u chunk%s, %u part%s, %" G_GINT64_FORMAT " micro-batch%s a step%s\n",
+      schedule->n_ranks, schedule->n_ranks == 1 ? "" : "s", schedule->n_chunks, schedule->n_chunks == 1 ? "" : "s",
+      schedule->n_parts, schedule->n_parts == 1 ? "" : "s", schedule->micro_batches,
+      schedule->micro_batches == 1 ? "" : "es", schedule->replicas ? " and rank" : "");
   g_string_append_printf (text, "times      forward %s, backward %s (weight half %s) per part and micro-batch\n",
                           forward, backward, weight);
   g_string_append_printf (text, "period     %s a step%s\n", period,

@@ -25,7 +25,8 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
   [PSI_OPTION_TIMELINE] = { "timeline", 0, "FILE", "write the step as a timeline for Perfetto or chrome://tracing; FILE.pickle: its memory for PyTorch's memory_viz; compare writes one for each plan" },
   [PSI_OPTION_TIMELINE_RANKS] = { "timeline-ranks", 0, "A-B,C", "draw these ranks (default: one of each class of equal ranks)" },
   [PSI_OPTION_REPORT] = { "report", 0, "FILE", "write the result as one page for a browser, FILE.html" },
-  [PSI_OPTION_CRITICAL_PATH] = { "critical-path", 0, NULL, NULL, TRUE },
+  [PSI_OPTION_CRITICAL_PATH] = { "critical-path", 0, NULL, "tell which ops on which ranks decide the step time" },
+  [PSI_OPTION_WHAT_HELPS] = { "what-helps", 0, NULL, "also simulate what would make the plan faster: the rate of links it needs, larger degrees, one GPU" },
   [PSI_OPTION_OUTPUT] = { "output", 'o', "FILE", "write the result into FILE" },
   [PSI_OPTION_BACKEND] = { "backend", 0, "cuda|host", "what to measure: GPUs (default) or CPU cores" },
   [PSI_OPTION_BUDGET] = { "budget", 0, "SECONDS", "time to measure for (default 240; 20 with --verify)" },
@@ -42,7 +43,7 @@ const PsiOption psi_options[PSI_N_OPTIONS] = {
 #define BIT PSI_OPTION_BIT
 #define OUTPUT (BIT (PSI_OPTION_JSON) | BIT (PSI_OPTION_CSV) | BIT (PSI_OPTION_CHECK) | BIT (PSI_OPTION_PLOT) | \
                 BIT (PSI_OPTION_TIMELINE) | BIT (PSI_OPTION_TIMELINE_RANKS) | BIT (PSI_OPTION_REPORT) | \
-                BIT (PSI_OPTION_CRITICAL_PATH))
+                BIT (PSI_OPTION_CRITICAL_PATH) | BIT (PSI_OPTION_WHAT_HELPS))
 /* clang-format on */
 
 const PsiCommand psi_commands[] = {

@@ -37,6 +37,7 @@ typedef enum
   PSI_OPTION_STEPS,     /* train, converge */
   PSI_OPTION_DATA,      /* train, converge: what to train on */
   PSI_OPTION_RATE,      /* train, converge: learning rate */
+  PSI_OPTION_WHAT_HELPS, /* run, compare: simulate what would make it faster */
   PSI_OPTION_STRICT,    /* validate: rows with tight = yes only */
   PSI_N_OPTIONS
 } PsiOptionId;
@@ -47,7 +48,6 @@ typedef struct
   char letter;          /* 'v' for -v, or 0 */
   const char *argument; /* "DIR", or NULL: takes none */
   const char *help;     /* one line; NULL: works but is not shown */
-  gboolean later;       /* known, but not in this version: refused politely, not shown */
 } PsiOption;
 
 extern const PsiOption psi_options[PSI_N_OPTIONS];
@@ -105,7 +105,7 @@ const PsiCommand *psi_command_find (const char *const *words, guint n_words, gui
 
 /* ---- Arguments ---- */
 
-/* Sort out `argv` (without the program and command names). Unknown, doubled and later options, missing arguments,
+/* Sort out `argv` (without the program and command names). Unknown and doubled options, missing arguments,
  * wrong values of keys are PSI_USAGE_ERROR. (transfer full); strings of argv are borrowed. */
 PsiArguments *psi_arguments_parse (const PsiCommand *command, int argc, char **argv, GError **error);
 void psi_arguments_free (PsiArguments *arguments);

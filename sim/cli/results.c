@@ -17,6 +17,8 @@ simulate (const PsiArguments *arguments, gboolean one_plan, GError **error)
   PsiTimelineOption timeline = { .arguments = arguments };
   const PsiSimulateOptions options = {
     .curves = arguments->given[PSI_OPTION_PLOT] || arguments->given[PSI_OPTION_REPORT],
+    .critical_path = arguments->given[PSI_OPTION_CRITICAL_PATH],
+    .what_helps = arguments->given[PSI_OPTION_WHAT_HELPS],
     .advice = TRUE,
     .observe = arguments->given[PSI_OPTION_TIMELINE] ? psi_timeline_option_observe : NULL,
     .observe_data = &timeline,

@@ -111,6 +111,25 @@ find_best (const PsiReport *report, Column column, Summary *summary)
       columns[column].best == 0 || best <= worst || fabs (best) == 0 ? (double) NAN : columns[column].best * best;
 }
 
+/* Steps of different batches are different work: only samples or tokens per second compare. */
+static gboolean
+batches_differ (const PsiReport *report)
+{
+  double least = (double) NAN, most = (double) NAN;
+
+  for (guint i = 0; i < report->plans->len; i++)
+    {
+      const PsiPlanReport *plan = report->plans->pdata[i];
+      double samples = plan->samples_per_s * (double) plan->step_time_ps;
+
+      if (!isfinite (samples))
+        continue;
+      least = isnan (least) ? samples : MIN (least, samples);
+      most = isnan (most) ? samples : MAX (most, samples);
+    }
+  return most > least * (1 + 1e-9);
+}
+
 static void
 summarize (const PsiReport *report, Summary *ret_summary)
 {
@@ -130,6 +149,8 @@ summarize (const PsiReport *report, Summary *ret_summary)
                                                           : psi_unit_for_bytes (summary.largest[c]);
       find_best (report, c, &summary);
     }
+  if (batches_differ (report))
+    summary.best[COLUMN_STEP] = (double) NAN;
   *ret_summary = summary;
 }
 
@@ -289,6 +310,38 @@ append_misfits (GString *out, const PsiReport *report, const PsiTerminal *termin
 }
 
 static void
+append_critical_paths (GString *out, const PsiReport *report, const PsiTerminal *terminal)
+{
+  for (guint i = 0; i < report->plans->len; i++)
+    {
+      const PsiPlanReport *plan = report->plans->pdata[i];
+      g_autofree char *heading = g_strdup_printf ("Critical path of %s", plan->name);
+
+      if (plan->critical_path == NULL)
+        continue;
+      g_string_append_c (out, '\n');
+      psi_append_styled (out, terminal, PSI_STYLE_BOLD, heading);
+      g_string_append_c (out, '\n');
+      psi_append_critical_summary (out, plan->critical_path, terminal);
+    }
+}
+
+static void
+append_helps (GString *out, const PsiReport *report, const PsiTerminal *terminal)
+{
+  for (guint i = 0; i < report->plans->len; i++)
+    {
+      const PsiPlanReport *plan = report->plans->pdata[i];
+
+      if (plan->what_helps == NULL)
+        continue;
+      g_string_append_c (out, '\n');
+      psi_append_styled (out, terminal, PSI_STYLE_BOLD, plan->name);
+      psi_append_what_helps (out, plan, terminal);
+    }
+}
+
+static void
 append_notes (GString *out, const PsiReport *report, const PsiTerminal *terminal, const Summary *summary,
               gboolean verbose)
 {
@@ -307,6 +360,9 @@ append_notes (GString *out, const PsiReport *report, const PsiTerminal *terminal
     has_best |= isfinite (summary->best[c]);
   if (has_best)
     g_string_append (out, "  * best of the plans that fit\n");
+  if (batches_differ (report))
+    g_string_append_printf (out, "  the plans differ in samples per step: %s per s compare, steps do not\n",
+                            summary->has_tokens ? "tokens" : "samples");
   for (guint i = 0; i < G_N_ELEMENTS (notes); i++)
     {
       g_autofree char *line = g_strconcat ("  ", notes[i], NULL);
@@ -345,6 +401,8 @@ psi_table_compare (const PsiReport *report, const PsiTerminal *terminal, gboolea
   psi_table_append (table, out, terminal);
   append_bars (out, report, terminal, &summary);
   append_misfits (out, report, terminal);
+  append_critical_paths (out, report, terminal);
+  append_helps (out, report, terminal);
   append_notes (out, report, terminal, &summary, verbose);
   return g_strdup (out->str);
 }

@@ -14,6 +14,14 @@ char *psi_table_run (const PsiReport *report, const PsiPlanReport *plan, const P
 /* One row for each plan, and notes. (transfer full) */
 char *psi_table_compare (const PsiReport *report, const PsiTerminal *terminal, gboolean verbose);
 
+/* The critical path below a heading: what it is made of and whose it is; then its rows, `verbose`: all of them. */
+void psi_append_critical_summary (GString *out, const PsiCriticalPath *path, const PsiTerminal *terminal);
+void psi_append_critical_rows (GString *out, const PsiCriticalPath *path, const PsiTerminal *terminal,
+                               gboolean verbose);
+
+/* What would help, with its headings. */
+void psi_append_what_helps (GString *out, const PsiPlanReport *plan, const PsiTerminal *terminal);
+
 /* Shared by the two: model, machine and title; the colours and letters of the parts of a step. */
 void psi_append_source (GString *out, const PsiReport *report, const PsiTerminal *terminal);
 PsiStyle psi_verdict_style (PsiVerdict verdict);

@@ -436,9 +436,10 @@ psi_table_run (const PsiReport *report, const PsiPlanReport *plan, const PsiTerm
   g_autofree char *verdict = psi_verdict_line (plan);
 
   psi_append_source (out, report, terminal);
-  g_autofree char *layout =
-      g_strdup_printf ("%s on %u GPU%s%s%s", plan->name, plan->gpus, plan->gpus == 1 ? "" : "s",
-                       plan->layout != NULL ? ": " : "", plan->layout != NULL ? plan->layout : "");
+  gboolean is_named = g_strcmp0 (plan->name, "plan") != 0; /* that is what flags alone are called */
+  g_autofree char *layout = g_strdup_printf ("%s%s%u GPU%s%s%s", is_named ? plan->name : "", is_named ? " on " : "",
+                                             plan->gpus, plan->gpus == 1 ? "" : "s", plan->layout != NULL ? ": " : "",
+                                             plan->layout != NULL ? plan->layout : "");
   g_string_append_printf (out, "  %-10s", "plan");
   psi_append_wrapped (out, layout, 12, PAGE_WIDTH);
   g_string_append_c (out, '\n');
@@ -447,6 +448,16 @@ psi_table_run (const PsiReport *report, const PsiPlanReport *plan, const PsiTerm
 
   append_advice (out, plan, terminal);
   append_time (out, plan, terminal);
+  if (plan->critical_path != NULL)
+    {
+      append_heading (out, terminal, "Critical path",
+                      "what decides the step time: shorten it, and the step is shorter");
+      psi_append_critical_summary (out, plan->critical_path, terminal);
+      g_string_append_c (out, '\n');
+      psi_append_critical_rows (out, plan->critical_path, terminal, verbose);
+    }
+  if (plan->what_helps != NULL)
+    psi_append_what_helps (out, plan, terminal);
   append_throughput (out, plan, terminal);
   append_memory (out, plan, terminal, verbose);
   append_communication (out, plan, terminal);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "timeline-option.h"
 
+#include "critical-path.h"
 #include "memory-snapshot.h"
 #include "timeline-step.h"
 
@@ -64,5 +65,9 @@ psi_timeline_option_observe (const char *name, const PsiStep *step, const PsiRun
   if (g_str_has_suffix (path, ".pickle"))
     return psi_memory_snapshot_write (path, step, run, ranks, error);
   g_autofree char *title = g_strdup_printf ("plan %s", name);
-  return psi_timeline_write_step (path, title, step, run, ranks, error);
+  PsiCriticalPath *critical =
+      option->arguments->given[PSI_OPTION_CRITICAL_PATH] ? psi_critical_path_new (step, run) : NULL;
+  gboolean written = psi_timeline_write_step (path, title, step, run, ranks, critical, error);
+  psi_critical_path_free (critical);
+  return written;
 }

@@ -122,6 +122,9 @@ visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean i
 
   if (!incoming && part + 1 == step->partition.n_parts)
     return;
+  /* Where each layer reads the one before it, only the first behind the cut reads across. */
+  if (step->is_chain)
+    end = MIN (end, begin + 1);
   for (guint l = begin; l < end; l++)
     {
       const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);
@@ -187,6 +190,15 @@ static PsiOps *
 ops_of (const EdgeData *edge, guint layer)
 {
   return &edge->layers[layer - edge->first_layer];
+}
+
+/* The whole part is one op. */
+static void
+be_one_op (EdgeData *edge, guint n_layers, PsiOpId op)
+{
+  edge->ops = (PsiOps){ op, op, PSI_OP_NONE };
+  for (guint l = 0; l < n_layers; l++)
+    edge->layers[l] = edge->ops;
 }
 
 static guint
@@ -290,8 +302,21 @@ note_lengths (const PsiStepRank *rank, guint *ret_before)
     ret_before[s] = rank->program->streams[s]->len;
 }
 
+/* The layers of a token are there, or `whole` in their place: make them one op if they can be. */
 static void
-forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
+end_layers (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint part, gboolean folds, const guint *before,
+            PsiOpId whole, EdgeData *edge, guint n_layers)
+{
+  if (folds && whole == PSI_OP_NONE)
+    whole = psi_step_fold (step, rank, token, before);
+  if (whole == PSI_OP_NONE)
+    return;
+  psi_program_label (rank->program, whole, token->micro_batch, (gint32) part);
+  be_one_op (edge, n_layers, whole);
+}
+
+void
+psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 {
   const PsiModel *model = rank->shape->model;
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
@@ -299,7 +324,13 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
   g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
 
-  for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
+  gboolean folds = psi_step_may_fold (step, rank, token);
+  PsiOpId whole = folds ? psi_step_add_fold (rank, token) : PSI_OP_NONE;
+  guint lengths[PSI_MAX_STREAMS];
+
+  for (guint s = 0; s < rank->program->n_streams && folds; s++)
+    lengths[s] = rank->program->streams[s]->len;
+  for (guint l = first_layer; l < first_layer + n_layers && whole == PSI_OP_NONE; l++)
     {
       const PsiLayerKind *kind = psi_layer_kind (model, l);
       const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, l).kind];
@@ -333,6 +364,7 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       *ops_of (&edge, l) = ops;
       label_layer (rank, before, token, part, l);
     }
+  end_layers (step, rank, token, part, folds, lengths, whole, &edge, n_layers);
   wait_for_sends (rank, edge.ops.first);
   visit_edges (step, rank, token, TRUE, receive_forward, &edge);
   visit_edges (step, rank, token, FALSE, send_forward, &edge);
@@ -342,8 +374,8 @@ forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 }
 
 /* Full backward, or only its input or weight half. */
-static void
-backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
+void
+psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
 {
   const PsiPlan *plan = step->plan;
   const PsiModel *model = rank->shape->model;
@@ -353,7 +385,13 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
   g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
 
-  for (guint l = step->partition.first[part + 1]; l > step->partition.first[part]; l--)
+  gboolean folds = psi_step_may_fold (step, rank, token);
+  PsiOpId whole = folds ? psi_step_add_fold (rank, token) : PSI_OP_NONE;
+  guint lengths[PSI_MAX_STREAMS];
+
+  for (guint s = 0; s < rank->program->n_streams && folds; s++)
+    lengths[s] = rank->program->streams[s]->len;
+  for (guint l = first_layer + n_layers; l > first_layer && whole == PSI_OP_NONE; l--)
     {
       guint layer = l - 1;
       const PsiLayerKind *kind = psi_layer_kind (model, layer);
@@ -426,6 +464,7 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       edge.ops.last = ops.last;
       label_layer (rank, before, token, part, layer);
     }
+  end_layers (step, rank, token, part, folds, lengths, whole, &edge, n_layers);
   wait_for_sends (rank, edge.ops.first);
   if (input_half)
     {
@@ -439,77 +478,4 @@ backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
     rank->backward_first[index] = edge.ops.first;
   rank->backward_last[index] = edge.ops.last;
   g_array_append_val (rank->marks, edge.ops.last);
-}
-
-/* Overlapped tokens: none begins before all can, and what they make leaves when the last is over. */
-static void
-join (PsiStepRank *rank, guint n_receives)
-{
-  PsiProgram *program = rank->program;
-  PsiOpId first = PSI_OP_ID (PSI_STREAM_COMPUTE, rank->group_start[PSI_STREAM_COMPUTE]);
-  PsiOpId last = g_array_index (rank->marks, PsiOpId, rank->marks->len - 1);
-
-  for (guint s = PSI_STREAM_BOUNDARY; s < program->n_streams; s++)
-    for (guint i = rank->group_start[s]; i < program->streams[s]->len; i++)
-      if (psi_program_op (program, PSI_OP_ID (s, i))->kind == PSI_OP_RECV)
-        psi_program_after (program, first, PSI_OP_ID (s, i), 0);
-      else
-        psi_program_after (program, PSI_OP_ID (s, i), last, 0);
-  for (guint i = n_receives; i < rank->receives->len; i++)
-    g_array_index (rank->receives, PsiGate, i).position--;
-  g_array_remove_index (rank->marks, rank->marks->len - 2); /* one mark for the group */
-}
-
-void
-psi_step_token (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
-{
-  PsiProgram *program = rank->program;
-  guint before[PSI_MAX_STREAMS], n_receives = rank->receives->len;
-
-  for (guint s = 0; s < program->n_streams; s++)
-    before[s] = program->streams[s]->len;
-  if (!token->joined)
-    memcpy (rank->group_start, before, sizeof before);
-  GArray *sends = rank->sends; /* what the group itself sends, it does not wait for */
-  if (token->joined)
-    rank->sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
-  if (token->kind == PSI_TOKEN_FORWARD)
-    forward (step, rank, token);
-  else
-    backward (step, rank, token);
-  if (token->joined)
-    {
-      join (rank, n_receives);
-      g_array_append_vals (rank->sends, sends->data, sends->len);
-      g_array_unref (sends);
-    }
-  for (guint s = 0; s < program->n_streams && token->shift > 0; s++)
-    for (guint i = before[s]; i < program->streams[s]->len; i++)
-      psi_program_shift (program, PSI_OP_ID (s, i), token->shift);
-}
-
-static void
-close_gates (PsiStepRank *rank, const GArray *gates, const GArray *list)
-{
-  for (guint i = 0; i < gates->len; i++)
-    {
-      const PsiGate *gate = &g_array_index (gates, PsiGate, i);
-      int position = gate->position, n = (int) list->len;
-      guint distance = 0;
-
-      while (position < 0 && n > 0)
-        {
-          position += n;
-          distance++;
-        }
-      if (n > 0 && distance <= 1)
-        psi_program_after (rank->program, gate->op, g_array_index (list, PsiOpId, position), distance);
-    }
-}
-
-void
-psi_step_close_gates (PsiStepRank *rank)
-{
-  close_gates (rank, rank->receives, rank->marks);
-  close_gates (rank, rank->gathers, rank->uses);
 }

@@ -117,6 +117,8 @@ psi_step_shared_ps (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId gathe
   const PsiLayerKind *kind = psi_layer_kind (rank->shape->model, layer);
   PsiTime beside_ps = sums_ps;
 
+  if (rank->shape->model->is_uniform) /* times that are given are what they are */
+    return 0;
   if (gathered != PSI_OP_NONE && step->plan->prefetch > 0)
     beside_ps +=
         psi_step_collective_alone_ps (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_SHARD,

@@ -2,6 +2,7 @@
 #include "step.h"
 
 #include "plan-file.h"
+#include "psi-fold.h"
 
 #include <string.h>
 
@@ -71,7 +72,7 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
                     *late_bytes = g_new0 (gint64, partition->n_parts);
   PsiScheduleShape order = { .ranks = plan->pp,
                              .chunks = plan->vpp,
-                             .micro_batches = plan->micro_batches,
+                             .micro_batches = step->micro_batches > 0 ? step->micro_batches : plan->micro_batches,
                              .keeps_all = plan->keeps_all,
                              .workers = plan->dp,
                              .stages = plan->stages,
@@ -290,6 +291,13 @@ apply_factors (PsiStep *step, GError **error)
   return TRUE;
 }
 
+/* Ops of a program, folded or not: what is read off a run looks at them all. */
+static guint64
+size_of (const PsiProgram *program)
+{
+  return psi_program_n_ops (program) + program->n_unfolded;
+}
+
 /* A plan that would take minutes and gigabytes is refused. */
 static gboolean
 check_size (guint64 n_ops, guint64 most, GError **error)
@@ -320,7 +328,7 @@ build_program (PsiStep *step, PsiStepRank *rank, guint64 n_ops_before, GError **
       psi_step_token (step, rank, token);
       if (cyclic)
         psi_step_cyclic_after (step, rank, token);
-      if (!check_size (n_ops_before + psi_program_n_ops (rank->program), MOST_OPS, error))
+      if (!check_size (n_ops_before + size_of (rank->program), MOST_OPS, error))
         return FALSE;
     }
   psi_step_close_gates (rank);
@@ -373,10 +381,20 @@ static gboolean
 build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
 {
   const PsiPlan *plan = step->plan;
-  const PsiSchedule *schedule = step->schedule;
+  const PsiSchedule *schedule = step->schedule; /* may be made anew */
   guint64 n_ops = 0, n_rank_ops = 0;
 
   step->n_classes = count_classes (step);
+  if (step->micro_batches > 0 && (step->n_classes > 1 || !psi_step_can_fold (step)))
+    {
+      /* GPUs one by one, or not the same from micro-batch to micro-batch. */
+      step->micro_batches = 0;
+      psi_schedule_free (step->schedule);
+      step->schedule = psi_step_schedule (step, g_ptr_array_index (step->shapes, 0), error);
+      if (step->schedule == NULL)
+        return FALSE;
+      schedule = step->schedule;
+    }
   if ((guint64) schedule->n_ranks * step->n_classes > MOST_RANKS)
     {
       g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
@@ -385,6 +403,7 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
       return FALSE;
     }
   step->n_ranks = schedule->n_ranks * step->n_classes;
+  step->folds = step->folds && psi_step_can_fold (step);
   step->ranks = g_new0 (PsiStepRank, step->n_ranks);
   for (guint list = 0; list < schedule->n_ranks; list++)
     for (guint class = 0; class < step->n_classes; class ++)
@@ -397,9 +416,9 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
         {
           if (!build_program (step, &step->ranks[r], n_ops, error))
             return FALSE;
-          n_ops += psi_program_n_ops (step->ranks[r].program);
+          n_ops += size_of (step->ranks[r].program);
         }
-      n_rank_ops += psi_program_n_ops (step->ranks[r].program);
+      n_rank_ops += size_of (step->ranks[r].program);
       if (!check_size (n_rank_ops, MOST_RANK_OPS, error))
         return FALSE;
     }
@@ -415,12 +434,28 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
   return apply_factors (step, error);
 }
 
-PsiStep *
-psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
-              GError **error)
+/* Does each layer read the one before it and nothing else? */
+static gboolean
+is_chain (const PsiModel *model)
+{
+  for (guint l = 1; l < model->layers->len; l++)
+    {
+      const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);
+
+      if (layer->n_inputs != 1 || layer->inputs[0] != l - 1)
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static PsiStep *
+new_step (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
+          gboolean folds, gint64 micro_batches, GError **error)
 {
   g_autoptr (PsiStep) step = g_new0 (PsiStep, 1);
 
+  step->folds = folds;
+  step->micro_batches = micro_batches;
   step->plan = plan;
   step->machine = machine;
   step->settings = settings;
@@ -435,6 +470,7 @@ psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSour
   PsiShapeCost *shape = shape_for (step, source, plan->micro_batch, error);
   if (shape == NULL)
     return NULL;
+  step->is_chain = is_chain (shape->model);
   guint n_layers = shape->model->layers->len;
   g_autofree double *cost = g_new (double, n_layers);
   for (guint l = 0; l < n_layers; l++)
@@ -474,6 +510,25 @@ psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSour
   return build_programs (step, source, error) ? g_steal_pointer (&step) : NULL;
 }
 
+PsiStep *
+psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
+              GError **error)
+{
+  return new_step (plan, machine, source, settings, FALSE, 0, error);
+}
+
+PsiStep *
+psi_step_new_folded (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
+                     const PsiSettings *settings, gboolean shortens, GError **error)
+{
+  gint64 micro_batches = shortens ? psi_step_short_micro_batches (plan) : 0;
+  g_autoptr (PsiStep) step = new_step (plan, machine, source, settings, TRUE, micro_batches, error);
+
+  if (step == NULL || !step->folds || psi_world_folds_hold (step->world))
+    return g_steal_pointer (&step);
+  return new_step (plan, machine, source, settings, FALSE, step->micro_batches, error);
+}
+
 void
 psi_step_free (PsiStep *step)
 {
@@ -498,6 +553,8 @@ psi_step_free (PsiStep *step)
       g_free (rank->first_use);
       g_free (rank->ready);
       g_free (rank->update);
+      g_free (rank->folds);
+      g_free (rank->updates_left);
     }
   g_free (step->ranks);
   g_ptr_array_unref (step->shapes);

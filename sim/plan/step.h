@@ -8,7 +8,9 @@
  *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
  *   step-pieces.c     work of a layer and collectives between and beside it
+ *   step-token.c      one token after another, those that overlap, gates
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
+ *   step-fold.c       equal tokens as one op each
  *   step-gather.c     sharded parameters for a pass
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server;
  *                     asynchronous update: each bucket by itself
@@ -23,6 +25,7 @@
 #include "partition.h"
 #include "plan.h"
 #include "psi-program.h"
+#include "psi-run.h"
 #include "tags.h"
 #include "topology.h"
 
@@ -144,6 +147,8 @@ struct _PsiStepRank
   PsiOpId *first_use;                  /* [layers] first op of the step that reads the layer's parameters */
   PsiOpId *ready;                      /* [layers] last op of the step that adds to the layer's gradients */
   PsiOpId *update;                     /* [parts] cyclic: the update this rank makes */
+  guint32 *folds;                      /* step-fold.c: [chunks x kinds of token] */
+  guint32 *updates_left;               /* [chunks] backwards that are still to come */
   guint group_start[PSI_MAX_STREAMS];  /* stream lengths before the first token of a group of overlapped ones */
 };
 
@@ -173,11 +178,21 @@ typedef struct _PsiStep
   GHashTable *shared_links; /* level, domain and direction -> PsiLinkId + 1 */
   GHashTable *ports;        /* key -> PsiPortId + 1 */
   GHashTable *transfers;    /* transfer and info -> PsiTransferId */
+  gboolean is_chain;        /* each layer reads the one before it and nothing else */
+  gint64 micro_batches;     /* in the lists: all of the plan's, or fewer that stand for them; 0 = all */
+  gboolean folds;           /* tokens are one op where they can be */
 } PsiStep;
 
 /* Build the step of a plan. `settings`, `machine` and `plan` are borrowed. (transfer full) */
 PsiStep *psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
                        const PsiSettings *settings, GError **error);
+/* The same with few ops, for reports that do not show them: equal tokens are folds, see psi-fold.h. `shortens`: leave
+ * out micro-batches that do what others do; then psi_step_run_whole() must be asked after the run. */
+PsiStep *psi_step_new_folded (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
+                              const PsiSettings *settings, gboolean shortens, GError **error);
+/* Make the run of a shortened step one of all its micro-batches, see psi-repeat.h. FALSE: it cannot be told from this
+ * run; build and run it without shortening. */
+gboolean psi_step_run_whole (const PsiStep *step, PsiRun *run);
 void psi_step_free (PsiStep *step);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiStep, psi_step_free)
 
@@ -320,13 +335,29 @@ void psi_step_flush_work (PsiStepRank *rank, guint tag, const PsiToken *token, g
 PsiTime psi_step_shared_ps (PsiStep *step, PsiStepRank *rank, guint layer, PsiOpId gathered, PsiTime sums_ps,
                             PsiTime work_ps);
 
-/* step-pass.c */
+/* step-token.c */
 /* Append the work of one token: receives, gathers, compute, sends. */
 void psi_step_token (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 /* Gates that reach back into the step before, once all tokens are there. */
 void psi_step_close_gates (PsiStepRank *rank);
+
+/* step-pass.c */
 /* The rank that works on a part for a micro-batch, in the replica of `like`. */
 PsiStepRank *psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch);
+
+/* Every rank's pass of a token; step-token.c walks the tokens. */
+void psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+void psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+
+/* step-fold.c */
+gboolean psi_step_can_fold (const PsiStep *step);
+gint64 psi_step_short_micro_batches (const PsiPlan *plan);
+/* Is a token one that can be a fold? To be asked once for each token, before it is built. */
+gboolean psi_step_may_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
+/* Append the fold of an earlier token like this one; PSI_OP_NONE: there is none. */
+PsiOpId psi_step_add_fold (PsiStepRank *rank, const PsiToken *token);
+/* Fold what was appended since the streams had the lengths `before`; PSI_OP_NONE: it stays as it is. */
+PsiOpId psi_step_fold (PsiStep *step, PsiStepRank *rank, const PsiToken *token, const guint *before);
 
 /* step-gather.c */
 /* Gather a layer's parameters for a use; PSI_OP_NONE if they are there. */

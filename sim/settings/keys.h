@@ -141,6 +141,8 @@ typedef struct _PsiSettings PsiSettings;
 
 PsiSettings *psi_settings_new (void);
 PsiSettings *psi_settings_copy (const PsiSettings *settings);
+/* Write what `from` has for a key that was written there. */
+void psi_settings_copy_key (PsiSettings *settings, const PsiSettings *from, PsiKeyId key);
 void psi_settings_free (PsiSettings *settings);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiSettings, psi_settings_free)
 

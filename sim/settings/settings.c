@@ -306,6 +306,21 @@ psi_settings_copy (const PsiSettings *settings)
 }
 
 void
+psi_settings_copy_key (PsiSettings *settings, const PsiSettings *from, PsiKeyId key)
+{
+  const Value *value = &from->values[key];
+  Value *to = &settings->values[key];
+
+  if (!psi_settings_has (from, key))
+    return;
+  value_clear (to);
+  *to = *value;
+  to->text = g_strdup (value->text);
+  to->where = g_strdup (value->where);
+  to->counts = g_memdup2 (value->counts, value->n_counts * sizeof *value->counts);
+}
+
+void
 psi_settings_free (PsiSettings *settings)
 {
   if (settings == NULL)

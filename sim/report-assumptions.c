@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+#include "report-assumptions.h"
+
+#include "profile.h"
+
+#include <string.h>
+
+/* A format that the GPU has no units for: said loudly, because products may take ten times as long. */
+static void
+note_precision (PsiPlanReport *plan, const PsiStep *step)
+{
+  const PsiMachine *machine = step->machine;
+  PsiDtype asked = step->plan->dtype, taken = psi_gpu_dtype (&machine->gpu, asked);
+  g_autoptr (GString) there = g_string_new (NULL);
+
+  if (taken == asked || machine->gpu.architecture == PSI_ARCHITECTURE_CPU || psi_step_model (step)->is_uniform)
+    return;
+  for (guint dtype = 0; dtype < PSI_N_DTYPES; dtype++)
+    if (machine->gpu.peak_flops[dtype] > 0)
+      g_string_append_printf (there, " %s", psi_profile_dtype_names[dtype]);
+  char *text = g_strdup_printf ("'%s' has no rate for %s: products take the time of %s (it has:%s)", machine->name,
+                                psi_profile_dtype_names[asked], psi_profile_dtype_names[taken], there->str);
+  g_ptr_array_add (plan->warnings, g_strdup (text));
+  g_ptr_array_add (plan->assumptions, text);
+}
+
+void
+psi_report_fill_assumptions (PsiPlanReport *plan, const PsiStep *step, gint64 overhead_bytes)
+{
+  note_precision (plan, step);
+  for (guint i = 0; i < step->plan->assumptions->len; i++)
+    g_ptr_array_add (plan->assumptions, g_strdup (g_ptr_array_index (step->plan->assumptions, i)));
+  if (!step->machine->ideal)
+    {
+      g_ptr_array_add (plan->assumptions,
+                       g_strdup_printf ("machine '%s' is a %s profile", step->machine->name, step->machine->kind));
+      g_ptr_array_add (plan->assumptions,
+                       g_strdup_printf ("%.4g MiB of each GPU for context, libraries and communicators",
+                                        (double) overhead_bytes / 1048576));
+    }
+  if (!psi_step_model (step)->is_uniform && !step->machine->ideal)
+    {
+      const PsiFramework *framework = step->plan->framework;
+      const PsiHost *host = &step->machine->host;
+      gint64 issue_ps = framework->megatron ? host->issue_ps_megatron : host->issue_ps_pytorch;
+      g_autofree char *attention =
+          step->plan->flash ? g_strdup_printf ("flash-%u", step->plan->flash_generation) : g_strdup ("math");
+
+      g_ptr_array_add (plan->assumptions,
+                       g_strdup_printf ("kernels of %s: %.3g us of the host for each, %s attention", framework->summary,
+                                        psi_time_to_s (issue_ps) * framework->host_factor * 1e6, attention));
+    }
+  if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
+    g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
+                                                         step->plan->stages, step->partition.rule));
+  if (step->plan->offload != PSI_OFFLOAD_NONE)
+    g_ptr_array_add (plan->assumptions,
+                     g_strdup_printf ("the host takes %s at %.4g GB/s for each GPU, host memory is not checked",
+                                      psi_settings_text (step->settings, PSI_KEY_OFFLOAD),
+                                      step->machine->host.bytes_per_s / 1e9));
+  if (!step->plan->overlap_grads && step->plan->dp > 1)
+    g_ptr_array_add (plan->assumptions, g_strdup ("gradients wait for the end of the backward"));
+}
