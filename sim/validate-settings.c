@@ -6,6 +6,7 @@
 #include "validate.h"
 
 #include "framework.h"
+#include "machine.h"
 
 #include <string.h>
 
@@ -95,6 +96,16 @@ static const struct
   { "EFA ", PSI_KEY_NETWORK, "efa" },
 };
 
+/* Can the machine of a row have that network? */
+static gboolean
+has_network (const PsiSettings *settings, const char *name)
+{
+  const char *machine_name = psi_settings_text (settings, PSI_KEY_MACHINE);
+  g_autoptr (PsiMachine) machine = machine_name != NULL ? psi_machine_load (machine_name, NULL) : NULL;
+
+  return machine != NULL && psi_machine_choose_network (machine, name, NULL);
+}
+
 static gboolean
 set_notes (PsiSettings *settings, const char *notes, GError **error)
 {
@@ -104,6 +115,8 @@ set_notes (PsiSettings *settings, const char *notes, GError **error)
 
       /* The column knows flash and math only; the notes may know which flash. */
       if (found == NULL || (psi_settings_has (settings, facts[i].key) && facts[i].key != PSI_KEY_ATTENTION))
+        continue;
+      if (facts[i].key == PSI_KEY_NETWORK && !has_network (settings, facts[i].value))
         continue;
       found += strlen (facts[i].words);
       g_autofree char *number = g_strndup (found, strspn (found, "0123456789."));

@@ -147,6 +147,22 @@ test_settings (void)
   g_assert_false (psi_settings_has (settings, PSI_KEY_SCHEDULE));
   g_assert_false (psi_settings_has (settings, PSI_KEY_VPP));
 
+  g_assert_false (psi_settings_has (settings, PSI_KEY_NETWORK));
+
+  /* Notes name a network; a machine that has none such keeps its own. */
+  g_autoptr (PsiRunTable) clouds =
+      load ("id,model,machine,notes\nR1,gpt2,h100-sxm-80,EFA rate 3200 Gb/s\nR2,gpt2,b200-sxm,EFA rate 3200 Gb/s\n"
+            "R3,gpt2,h100-sxm-80,MP mode DEFAULT\n",
+            NULL);
+  g_autoptr (PsiSettings) efa = psi_validate_settings (clouds, clouds->runs->pdata[0], assumptions, &error);
+  g_assert_cmpstr (psi_settings_text (efa, PSI_KEY_NETWORK), ==, "efa");
+  for (guint i = 1; i < 3; i++)
+    {
+      g_autoptr (PsiSettings) own = psi_validate_settings (clouds, clouds->runs->pdata[i], assumptions, &error);
+      g_assert_no_error (error);
+      g_assert_false (psi_settings_has (own, PSI_KEY_NETWORK));
+    }
+
   /* A name stands for the dimensions where there are none. */
   g_autoptr (PsiRunTable) named = load ("id,model,machine,plan\nR1,gpt2-xl,a100,dp\n", NULL);
   g_autoptr (PsiSettings) preset = psi_validate_settings (named, named->runs->pdata[0], assumptions, &error);
