@@ -246,6 +246,33 @@ test_tensor_parallel (void)
   g_assert_cmpint (find_kind (split, "embedding")->parameters, ==, (gint64) 128512 / 4 * 4096);
 }
 
+/* Modules of their own for gate and up sum their input's gradient one by one, unless the sequence is sharded; a loss
+ * over the whole vocabulary gathers the logits. */
+static void
+test_eager_tensor_parallel (void)
+{
+  g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-3-8b");
+  PsiLowering lowering = plain;
+  gint64 bytes = (gint64) 8192 * 4096 * 2, logits_bytes = (gint64) 8192 * 128512 * 2;
+
+  lowering.megatron = TRUE;
+  lowering.tp = 4;
+  lowering.framework = psi_framework_find ("megatron-eager");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  for (guint sharded = 0; sharded < 2; sharded++)
+    {
+      lowering.sequence_parallel = sharded;
+      g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+      const PsiLayerKind *block = find_kind (model, "block"), *head = find_kind (model, "head");
+
+      g_assert_cmpuint (count_comms (block, PSI_PASS_FORWARD, PSI_COMM_ALL_REDUCE, bytes), ==, sharded ? 0 : 2);
+      g_assert_cmpuint (count_comms (block, PSI_PASS_BACKWARD_INPUT, PSI_COMM_ALL_REDUCE, bytes), ==, sharded ? 0 : 3);
+      g_assert_cmpuint (count_comms (block, PSI_PASS_BACKWARD_INPUT, PSI_COMM_REDUCE_SCATTER, bytes), ==,
+                        sharded ? 2 : 0);
+      g_assert_cmpuint (count_comms (head, PSI_PASS_FORWARD, PSI_COMM_ALL_GATHER, logits_bytes), ==, 1);
+    }
+}
+
 /* Forward 2 N T + attention 4 s h per token and layer; backward twice that. */
 static void
 test_flops (void)
@@ -488,6 +515,7 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/gpt/flops", test_flops);
   g_test_add_func ("/workload/moe/experts", test_moe);
   g_test_add_func ("/workload/uniform/stages", test_uniform);
+  g_test_add_func ("/workload/tensor-parallel/eager", test_eager_tensor_parallel);
   g_test_add_func ("/workload/trace/resnet-50", test_trace);
   g_test_add_func ("/workload/source/overrides", test_overrides);
   g_test_add_func ("/workload/source/errors", test_errors);

@@ -334,6 +334,15 @@ psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
   psi_lower_adapter (lower, PSI_TARGET_DOWN, tokens, ffn, block->hidden, PSI_SPLIT_ROW);
 }
 
+/* Do gate and up sum the gradient of their input one by one? */
+static gboolean
+sums_each_product (const PsiLower *lower, const PsiBlock *block)
+{
+  const PsiFramework *framework = lower->lowering->framework;
+
+  return block->gated && lower->sequence_shards == 1 && framework != NULL && framework->sums_each_product;
+}
+
 void
 psi_block_mlp (PsiLower *lower, const PsiBlock *block)
 {
@@ -343,6 +352,8 @@ psi_block_mlp (PsiLower *lower, const PsiBlock *block)
   lower->feeds = PSI_TARGET_GATE | PSI_TARGET_UP;
   begin_half (lower, block, FALSE);
   if (block->traits->norms != PSI_NORMS_SHARED)
+    psi_lower_enter_tp (lower, whole_bytes);
+  if (sums_each_product (lower, block))
     psi_lower_enter_tp (lower, whole_bytes);
   save_whole_input (lower, block, lower->feeds);
   lower->feeds = 0;
@@ -443,8 +454,13 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
     model->tied_parameters = matrix;
   if (block->traits->head_bias)
     psi_lower_add_parameters (&lower, columns);
-  psi_lower_element (&lower, PSI_ELEMENT_LOSS, (double) logits);
-  if (lower.tp > 1) /* maximum, target logit and sum of the vocabulary-parallel loss, fp32 */
+  if (whole > logits) /* gathered, put in order, and the loss made by every GPU of the group */
+    {
+      psi_lower_comm (&lower, PSI_COMM_ALL_GATHER, PSI_COMM_NONE, PSI_GROUP_TP, whole * width);
+      psi_lower_element (&lower, PSI_ELEMENT_LAYOUT, (double) whole);
+    }
+  psi_lower_element (&lower, PSI_ELEMENT_LOSS, (double) whole);
+  if (lower.tp > 1 && whole == logits) /* maximum, target logit and sum of the vocabulary-parallel loss, fp32 */
     psi_lower_comm (&lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, tokens * 12);
 
   /* framework-memory.c has the bytes of a logit; compiled PyTorch keeps the logits and writes their gradient, 4. */

@@ -13,7 +13,9 @@
  *   megatron-deepspeed  Megatron-LM's kernels under DeepSpeed's engine; the tensors of its pipeline are partitioned
  * over tp (pipe_partitioned). Host time: 3.2 of Megatron's 12 us a kernel, see below nanotron          fused norm and
  * rotary kernels of flash-attn, gate as PyTorch operators; receives announce shape and type first and are waited for
- *   megatron-eager    Megatron's layout with PyTorch's own norm, rotary embedding and gate
+ *   megatron-eager    Megatron's layout with PyTorch's own norm, rotary embedding and gate (Aleph-Alpha/scaling): gate
+ *                     and up are two column-parallel modules, each of which sums its input's gradient over the
+ *                     tensor-parallel group, unless the sequence is sharded (column_parallel_linear.py, mlp.py)
  *   megatron-eager-rms  the same with flash-attn's fused RMS norm
  *
  *   megatron-bridge   megatron-core with tp_comm_overlap wherever tp > 1 (scripts/performance/utils/overrides.py):
@@ -55,9 +57,9 @@ const PsiFramework psi_frameworks[] = {
   { "megatron-core", "Megatron Core with Transformer Engine, 2025: NeMo", "NeMo|TE 2.|megatron-core",
     TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
   { "megatron-eager-rms", "Megatron's layout, PyTorch's operators, fused RMS norm", "+ RMS kernel",
-    TRUE, FUSED, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE },
+    TRUE, FUSED, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE, .sums_each_product = TRUE },
   { "megatron-eager", "Megatron's layout, PyTorch's operators", "Aleph",
-    TRUE, EAGER, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE },
+    TRUE, EAGER, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE, .sums_each_product = TRUE },
   { "nanotron", "nanotron of Hugging Face", "nanotron",
     TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9, FALSE, .cut_past_share = TRUE,
     .tensor_overlap = PSI_TENSOR_SHARDED },

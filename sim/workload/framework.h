@@ -43,8 +43,9 @@ typedef struct
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
   PsiTensorOverlap tensor_overlap;
-  gboolean whole_sums;     /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
-  gboolean fits_by_recipe; /* its recipes recompute or offload where the activations of a model would not fit */
+  gboolean whole_sums;        /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
+  gboolean sums_each_product; /* gate and up sum the gradient of their common input over tp one after the other */
+  gboolean fits_by_recipe;    /* its recipes recompute or offload where the activations of a model would not fit */
 } PsiFramework;
 
 extern const PsiFramework psi_frameworks[]; /* ends with name NULL */
