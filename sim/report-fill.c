@@ -437,7 +437,7 @@ fill_band (PsiPlanReport *plan, const PsiStep *step)
   plan->step_time_high_s = period_s * machine->band_high;
 }
 
-/* Memory and pace; the rest is for `depth` to say. */
+/* Memory, pace and its band; the rest is for `depth` to say. */
 static PsiPlanReport *
 begin_report (const char *name, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
               Depth depth)
@@ -449,6 +449,7 @@ begin_report (const char *name, const PsiStep *step, const PsiRun *run, const Eq
   fill_ranks (plan, step, run, equals, origin_ps, depth);
   psi_report_repeat (plan, step, run);
   fill_memory (plan, step);
+  fill_band (plan, step);
   return plan;
 }
 
@@ -496,7 +497,6 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
   equals_init (&equals, step, run);
   PsiPlanReport *plan = begin_report (name, step, run, &equals, origin_ps, curves ? CURVES : NUMBERS);
   plan->layout = describe_layout (step);
-  fill_band (plan, step);
   fill_activations (plan, step, run, &equals, origin_ps);
   for (guint i = 0; i < plan->ranks->len; i++)
     {

@@ -119,6 +119,12 @@ sums_add (Sums *sums, PsiPrediction *prediction)
   sums->score.n_rows++;
   sums->score.n_failed += prediction->failure != NULL;
   add_error (sums->time, prediction->time_error);
+  if (!isnan (prediction->time_error) && !isnan (prediction->low_s))
+    {
+      sums->score.n_banded++;
+      sums->score.inside += prediction->measured_s >= prediction->low_s && prediction->measured_s <= prediction->high_s;
+      sums->score.width += (prediction->high_s - prediction->low_s) / prediction->step_time_s;
+    }
   add_error (sums->memory, prediction->memory_error);
   add_error (sums->steady, prediction->steady_error);
   if (prediction->measured != PSI_OUTCOME_UNKNOWN && prediction->outcome != PSI_OUTCOME_UNKNOWN)
@@ -201,6 +207,8 @@ psi_validate_score (PsiValidation *validation)
       psi_validate_errors (sums->memory, &sums->score.memory);
       psi_validate_errors (sums->steady, &sums->score.steady);
       score_groups (sums);
+      sums->score.inside /= sums->score.n_banded; /* NAN if there are none */
+      sums->score.width /= sums->score.n_banded;
       g_array_append_val (validation->scores, sums->score);
     }
 }

@@ -153,6 +153,8 @@ simulate_run (PsiPrediction *prediction, const PsiRunTable *table, GError **erro
         }
     }
   prediction->step_time_s = psi_time_to_s (plan->step_time_ps);
+  prediction->low_s = plan->step_time_low_s;
+  prediction->high_s = plan->step_time_high_s;
   prediction->outcome = plan->verdict == PSI_VERDICT_OOM ? PSI_OUTCOME_OOM : PSI_OUTCOME_OK;
   take_memory (prediction, plan, psi_run_cell (table, prediction->run, PSI_RUN_MEMORY_KIND));
   return TRUE;
@@ -180,6 +182,7 @@ predict (const PsiRunTable *table, const PsiMeasuredRun *run)
   prediction->group = g_strdup (psi_run_cell (table, run, PSI_RUN_GROUP));
   prediction->assumptions = g_ptr_array_new_with_free_func (g_free);
   prediction->step_time_s = prediction->peak_bytes = prediction->steady_bytes = NAN;
+  prediction->low_s = prediction->high_s = NAN;
   prediction->tight = g_str_equal (psi_run_cell (table, run, PSI_RUN_TIGHT), "yes");
   prediction->measured = g_str_equal (outcome, "ok")    ? PSI_OUTCOME_OK
                          : g_str_equal (outcome, "oom") ? PSI_OUTCOME_OOM
@@ -319,6 +322,12 @@ psi_validation_to_json (const PsiValidation *validation)
       add_count (builder, "rows", score->n_rows);
       add_count (builder, "not_predicted", score->n_failed);
       add_errors (builder, "step_time", &score->time);
+      json_builder_set_member_name (builder, "step_time_band");
+      json_builder_begin_object (builder);
+      add_count (builder, "n", score->n_banded);
+      add_number (builder, "inside", score->inside);
+      add_number (builder, "width", score->width);
+      json_builder_end_object (builder);
       add_errors (builder, "memory", &score->memory);
       add_errors (builder, "steady", &score->steady);
       json_builder_set_member_name (builder, "outcome");
@@ -368,10 +377,11 @@ append_errors (GString *out, const PsiErrors *errors)
 char *
 psi_validation_to_markdown (const PsiValidation *validation)
 {
-  GString *out = g_string_new ("| source | rows | not predicted | times | time error, %: mean / median / p90 / signed "
-                               "| memories | memory error, "
-                               "%: mean / median / p90 / signed | ok right | oom right | groups | tau | regret, % |\n"
-                               "| --- | ---: | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n");
+  GString *out =
+      g_string_new ("| source | rows | not predicted | times | time error, %: mean / median / p90 / signed "
+                    "| in band, % | memories | memory error, "
+                    "%: mean / median / p90 / signed | ok right | oom right | groups | tau | regret, % |\n"
+                    "| --- | ---: | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n");
 
   for (guint i = 0; i < validation->scores->len; i++)
     {
@@ -379,6 +389,8 @@ psi_validation_to_markdown (const PsiValidation *validation)
 
       g_string_append_printf (out, "| %s | %u | %u |", score->source, score->n_rows, score->n_failed);
       append_errors (out, &score->time);
+      append_percent (out, score->inside, FALSE);
+      g_string_append (out, "|");
       append_errors (out, &score->memory);
       for (guint v = 0; v < 2; v++)
         {

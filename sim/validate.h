@@ -22,11 +22,12 @@ typedef struct
 {
   const PsiMeasuredRun *run;
   char *id, *source, *group;
-  char *failure;       /* why there is no prediction, else NULL */
-  double step_time_s;  /* predicted */
-  double peak_bytes;   /* predicted, in the row's own counter */
-  double steady_bytes; /* predicted, allocated between steps, of the same rank */
-  PsiOutcome outcome;  /* predicted */
+  char *failure;        /* why there is no prediction, else NULL */
+  double step_time_s;   /* predicted */
+  double low_s, high_s; /* its band; NAN: the machine has none */
+  double peak_bytes;    /* predicted, in the row's own counter */
+  double steady_bytes;  /* predicted, allocated between steps, of the same rank */
+  PsiOutcome outcome;   /* predicted */
   double measured_s, measured_bytes, measured_steady_bytes;
   PsiOutcome measured; /* unknown for runs that crashed for an unknown reason */
   double time_error;   /* predicted / measured - 1 */
@@ -48,6 +49,8 @@ typedef struct
   char *source; /* "all" for the sum */
   guint n_rows, n_failed;
   PsiErrors time, memory, steady;
+  guint n_banded;       /* measured times whose prediction has a band */
+  double inside, width; /* share of them inside it; mean of (high - low) / predicted */
   guint verdicts[2][2]; /* [measured oom?][predicted oom?] of runs that say which */
   guint n_groups;       /* groups of at least three alternatives with a measured time */
   double tau;           /* Kendall's tau-b of measured and predicted times, mean over groups */

@@ -201,6 +201,13 @@ test_predictions (void)
   g_assert_cmpuint (validation->scores->len, ==, 3);
   const PsiSourceScore *score = &g_array_index (validation->scores, PsiSourceScore, 0);
   g_assert_cmpstr (score->source, ==, "a");
+  /* One measured time, 0.1 s, and its band. */
+  g_assert_cmpfloat (small->low_s, <, small->step_time_s);
+  g_assert_cmpfloat (small->step_time_s, <, small->high_s);
+  g_assert_cmpuint (score->n_banded, ==, 1);
+  g_assert_cmpfloat (score->inside, ==, small->low_s <= 0.1 && 0.1 <= small->high_s);
+  g_assert_cmpfloat_with_epsilon (score->width, (small->high_s - small->low_s) / small->step_time_s, 1e-12);
+  g_assert_true (isnan (g_array_index (validation->scores, PsiSourceScore, 1).inside));
   g_assert_cmpuint (score->verdicts[0][0], ==, 1);
   g_assert_cmpuint (score->verdicts[1][1], ==, 1);
   g_assert_cmpuint (g_array_index (validation->scores, PsiSourceScore, 1).n_failed, ==, 1);

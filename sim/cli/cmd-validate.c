@@ -36,11 +36,14 @@ static void
 append_errors_table (GString *out, const PsiValidation *validation, gsize offset, const char *title,
                      const PsiTerminal *terminal)
 {
-  static const char *const heads[] = { "source", "n", "mean %", "median %", "90th %", "signed %" };
-  g_autoptr (PsiTable) table = psi_table_new ("lrrrrr", 2);
+  static const char *const heads[] = {
+    "source", "n", "mean %", "median %", "90th %", "signed %", "in band %", "band %"
+  };
+  gboolean has_band = offset == G_STRUCT_OFFSET (PsiSourceScore, time);
+  g_autoptr (PsiTable) table = psi_table_new (has_band ? "lrrrrrrr" : "lrrrrr", 2);
   guint n = 0;
 
-  for (guint i = 0; i < G_N_ELEMENTS (heads); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (heads) - (has_band ? 0 : 2); i++)
     psi_table_add (table, PSI_STYLE_BOLD, heads[i]);
   psi_table_add_rule (table);
   for (guint i = 0; i < validation->scores->len; i++)
@@ -52,6 +55,11 @@ append_errors_table (GString *out, const PsiValidation *validation, gsize offset
         continue;
       psi_table_add (table, PSI_STYLE_PLAIN, score->source);
       add_errors (table, errors);
+      if (has_band)
+        {
+          add_percent (table, score->inside, "%.0f");
+          add_percent (table, score->width, "%.0f");
+        }
       n++;
     }
   if (n == 0)
