@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "framework.h"
+#include "framework-memory.h"
 #include "keys.h"
 
 #include <string.h>
@@ -44,11 +44,29 @@ test_guess (void)
   g_assert_null (psi_framework_guess ("my own loop"));
 }
 
+/* Each has a row of its own or, if it says so, that of another which has one. */
+static void
+test_memory (void)
+{
+  for (guint i = 0; psi_frameworks[i].name != NULL; i++)
+    {
+      const PsiFramework *framework = &psi_frameworks[i];
+      const char *shared = framework->memory;
+
+      g_assert_cmpstr (psi_framework_memory (framework)->name, ==, shared != NULL ? shared : framework->name);
+      g_assert_true (shared == NULL || psi_framework_find (shared)->megatron == framework->megatron);
+    }
+  g_assert_cmpstr (psi_framework_memory (NULL)->name, ==, "pytorch");
+  g_assert_true (psi_framework_memory_of_base (TRUE) == psi_framework_memory (psi_framework_find ("megatron")));
+  g_assert_true (psi_framework_memory_of_base (FALSE) == psi_framework_memory (NULL));
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/workload/framework/names", test_names);
   g_test_add_func ("/workload/framework/guess", test_guess);
+  g_test_add_func ("/workload/framework/memory", test_memory);
   return g_test_run ();
 }

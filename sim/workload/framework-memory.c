@@ -39,30 +39,45 @@
 
 static const PsiFrameworkMemory rows[] = {
   /* clang-format off */
-  /*                        sums   own copy plain  loss   compiled  fused chunks TE    copies outputs gathers whole */
-  { "megatron",           { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 1, FALSE,   FALSE,   FALSE },
-  { "pytorch",            { 2, 2 }, 0, 0, FALSE, 8, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
-    .fsdp = 2 },
-  { "megatron-core",      { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 4, 1, TRUE,  1, FALSE,   FALSE,   FALSE,
+  { .name = "megatron",
+    .gradient_bytes = { 4, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 6, .compiled_loss_bytes = { 6, 6 },
+    .fused_loss_bytes = 5, .loss_chunks = 1, .attention_copies = 1 },
+  { .name = "pytorch",
+    .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 8, .loss_peak_bytes = 12, .compiled_loss_bytes = { 2, 4 },
+    .loss_chunks = 1, .whole_inputs = TRUE, .fsdp = 2 },
+  { .name = "megatron-core",
+    .gradient_bytes = { 4, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 6, .compiled_loss_bytes = { 6, 6 },
+    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .attention_copies = 1,
     .narrow_inputs = TRUE },
-  { "megatron-bridge",    { 2, 2 }, 0, 0, FALSE, 4,  4, { 4,  4 }, 4, 1, TRUE,  1, FALSE,   FALSE,   FALSE,
+  { .name = "megatron-bridge",
+    .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 4, .loss_peak_bytes = 4, .compiled_loss_bytes = { 4, 4 },
+    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .attention_copies = 1,
     .narrow_inputs = TRUE, .expandable = TRUE },
-  { "megatron-deepspeed", { 4, 2 }, 0, 0, FALSE, 6,  6, { 6,  6 }, 5, 1, FALSE, 0, TRUE,    FALSE,   FALSE },
-  { "megatron-eager",     { 2, 2 }, 0, 0, FALSE, 10, 14, { 10, 14 }, 0, 1, FALSE, 0, TRUE,    TRUE,    FALSE },
-  { "megatron-eager-rms", { 2, 2 }, 0, 0, FALSE, 10, 14, { 10, 14 }, 0, 1, FALSE, 0, TRUE,    TRUE,    FALSE },
-  { "nanotron",           { 4, 4 }, 2, 2, FALSE, 8,  8, { 8,  8 }, 0, 1, FALSE, 2, TRUE,    FALSE,   FALSE },
-  { "torchtitan",         { 4, 4 }, 0, 0, FALSE, 4, 12, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
-    .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 0 } },
-  { "torchtitan-async-tp",{ 4, 4 }, 0, 0, FALSE, 4, 12, { 4, 12 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
-    .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 16 } },
-  { "torchtitan-2024",    { 4, 4 }, 0, 0, FALSE, 4, 12, { 4, 12 }, 0, 1, FALSE, 0, FALSE,   FALSE,   TRUE,
-    .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 16 } },
-  { "composer",           { 2, 2 }, 0, 0, FALSE, 2,  4, { 2,  4 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,
-    .fsdp = 1 },
-  { "torchtune",          { 2, 2 }, 0, 0, TRUE,  4, 12, { 2,  4 }, 0, 8, FALSE, 0, FALSE,   FALSE,   FALSE,
-    .fsdp = 2, .chunks_stay = TRUE },
-  { "llm.c",              { 2, 2 }, 0, 0, FALSE, 2,  2, { 2,  2 }, 0, 1, FALSE, 0, FALSE,   FALSE,   FALSE,
-    .residual_inputs = TRUE },
+  { .name = "megatron-deepspeed",
+    .gradient_bytes = { 4, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 6, .compiled_loss_bytes = { 6, 6 },
+    .fused_loss_bytes = 5, .loss_chunks = 1, .keeps_outputs = TRUE },
+  { .name = "megatron-eager",
+    .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 10, .loss_peak_bytes = 14, .compiled_loss_bytes = { 10, 14 },
+    .loss_chunks = 1, .keeps_outputs = TRUE, .gathered_logits = TRUE },
+  { .name = "nanotron",
+    .gradient_bytes = { 4, 4 }, .autograd_gradient_bytes = 2, .bucket_copy_bytes = 2, .loss_kept_bytes = 8,
+    .loss_peak_bytes = 8, .compiled_loss_bytes = { 8, 8 }, .loss_chunks = 1, .attention_copies = 2,
+    .keeps_outputs = TRUE },
+  { .name = "torchtitan",
+    .gradient_bytes = { 4, 4 }, .loss_kept_bytes = 4, .loss_peak_bytes = 12, .compiled_loss_bytes = { 2, 4 },
+    .loss_chunks = 1, .whole_inputs = TRUE, .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 0 } },
+  { .name = "torchtitan-2024",
+    .gradient_bytes = { 4, 4 }, .loss_kept_bytes = 4, .loss_peak_bytes = 12, .compiled_loss_bytes = { 4, 12 },
+    .loss_chunks = 1, .whole_inputs = TRUE, .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 16 } },
+  { .name = "composer",
+    .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 2, .loss_peak_bytes = 4, .compiled_loss_bytes = { 2, 4 },
+    .loss_chunks = 1, .fsdp = 1 },
+  { .name = "torchtune",
+    .gradient_bytes = { 2, 2 }, .plain_optimizer = TRUE, .loss_kept_bytes = 4, .loss_peak_bytes = 12,
+    .compiled_loss_bytes = { 2, 4 }, .loss_chunks = 8, .fsdp = 2, .chunks_stay = TRUE },
+  { .name = "llm.c",
+    .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 2, .loss_peak_bytes = 2, .compiled_loss_bytes = { 2, 2 },
+    .loss_chunks = 1, .residual_inputs = TRUE },
   /* clang-format on */
 };
 
@@ -75,8 +90,10 @@ psi_framework_memory_of_base (gboolean megatron)
 const PsiFrameworkMemory *
 psi_framework_memory (const PsiFramework *framework)
 {
-  for (guint i = 0; i < G_N_ELEMENTS (rows) && framework != NULL; i++)
-    if (strcmp (rows[i].name, framework->name) == 0)
+  const char *name = framework == NULL ? "pytorch" : framework->memory != NULL ? framework->memory : framework->name;
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    if (strcmp (rows[i].name, name) == 0)
       return &rows[i];
-  return psi_framework_memory_of_base (framework != NULL && framework->megatron);
+  g_assert_not_reached ();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What frameworks keep in memory beside the tensors any of them needs. One row for each framework, as its code says. */
+/* What frameworks keep in memory beside the tensors any of them needs. One row for each framework, as its code
+ * says; a variant that keeps the same names the framework whose row it shares (PsiFramework.memory). */
 #pragma once
 
 #include "framework.h"
@@ -32,6 +33,7 @@ typedef struct
   gboolean narrow_inputs;      /* inputs of products in 8 bits or less are kept as such */
 } PsiFrameworkMemory;
 
-/* Never NULL: frameworks without a row have that of their base, NULL counts as `pytorch`. */
+/* Never NULL; no framework counts as `pytorch`. */
 const PsiFrameworkMemory *psi_framework_memory (const PsiFramework *framework);
+/* The row of `megatron` or `pytorch`, where no framework is known. */
 const PsiFrameworkMemory *psi_framework_memory_of_base (gboolean megatron);

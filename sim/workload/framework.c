@@ -11,8 +11,9 @@
  *   megatron-core     Megatron-Bridge, NeMo and releases from 2025: Transformer Engine's cuDNN attention (a class with
  *                     FlashAttention-3 on Hopper and later), sends beside compute (overlap_p2p_comm), gradients too
  *   megatron-deepspeed  Megatron-LM's kernels under DeepSpeed's engine; the tensors of its pipeline are partitioned
- * over tp (pipe_partitioned). Host time: 3.2 of Megatron's 12 us a kernel, see below nanotron          fused norm and
- * rotary kernels of flash-attn, gate as PyTorch operators; receives announce shape and type first and are waited for
+ *                     over tp (pipe_partitioned). Host time: 3.2 of Megatron's 12 us a kernel, see below
+ *   nanotron          fused norm and rotary kernels of flash-attn, gate as PyTorch operators; receives announce shape
+ *                     and type first and are waited for
  *   megatron-eager    Megatron's layout with PyTorch's own norm, rotary embedding and gate (Aleph-Alpha/scaling): gate
  *                     and up are two column-parallel modules, each of which sums its input's gradient over the
  *                     tensor-parallel group, unless the sequence is sharded (column_parallel_linear.py, mlp.py)
@@ -46,39 +47,62 @@
 
 #define FUSED PSI_KERNELS_FUSED
 #define EAGER PSI_KERNELS_EAGER
+#define KERNELS(of_norm, of_rotary, of_gate, of_scores)                                                                \
+  .norm = of_norm, .rotary = of_rotary, .gate = of_gate, .scores = of_scores
 
 const PsiFramework psi_frameworks[] = {
   /* clang-format off */
-  { "megatron-deepspeed", "Megatron-LM's model under DeepSpeed's engine", "Megatron-DeepSpeed|DeepSpeed",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 3.2, 2, TRUE, TRUE, FALSE, 0, FALSE, .whole_sums = TRUE },
-  { "megatron-bridge", "Megatron-Bridge's performance recipes: Megatron Core, gradients summed in bf16", "Megatron-Bridge",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_PIECES,
-      .fits_by_recipe = TRUE },
-  { "megatron-core", "Megatron Core with Transformer Engine, 2025: NeMo", "NeMo|TE 2.|megatron-core",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 3, FALSE, TRUE, TRUE, 0, TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
-  { "megatron-eager-rms", "Megatron's layout, PyTorch's operators, fused RMS norm", "+ RMS kernel",
-    TRUE, FUSED, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE, .sums_each_product = TRUE },
-  { "megatron-eager", "Megatron's layout, PyTorch's operators", "Aleph",
-    TRUE, EAGER, EAGER, EAGER, EAGER, 1, 2, TRUE, TRUE, FALSE, 0, FALSE, .sums_each_product = TRUE },
-  { "nanotron", "nanotron of Hugging Face", "nanotron",
-    TRUE, FUSED, FUSED, EAGER, FUSED, 3.5, 2, TRUE, FALSE, FALSE, 9, FALSE, .cut_past_share = TRUE,
-    .tensor_overlap = PSI_TENSOR_SHARDED },
-  { "megatron", "Megatron-LM", "Megatron|megatron",
-    TRUE, FUSED, FUSED, FUSED, FUSED, 1, 2, TRUE, TRUE, FALSE, 0, TRUE, .tensor_overlap = PSI_TENSOR_SHARDED },
-  { "torchtitan-async-tp", "torchtitan with asynchronous tensor parallelism", "AsyncTP|async TP",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE, .tensor_overlap = PSI_TENSOR_PIECES },
-  { "torchtitan-2024", "torchtitan of December 2024, which never compiles the loss", "at 9dec370|from train_configs",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
-  { "torchtitan", "torchtitan, FSDP2", "torchtitan",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
-  { "composer", "llm-foundry and Composer, 2023", "Composer|foundry",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 1, FALSE, FALSE, TRUE, 0, FALSE },
-  { "torchtune", "torchtune and Hugging Face recipes that train in pure bf16", "torchtune|HF",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
-  { "llm.c", "llm.c, hand-written CUDA", "llm.c",
-    FALSE, FUSED, FUSED, FUSED, FUSED, 0.2, 3, FALSE, FALSE, FALSE, 0, FALSE },
-  { "pytorch", "PyTorch's own modules", "FSDP|PyTorch",
-    FALSE, EAGER, EAGER, EAGER, EAGER, 1, 2, FALSE, FALSE, TRUE, 0, FALSE },
+  { .name = "megatron-deepspeed", .words = "Megatron-DeepSpeed|DeepSpeed",
+    .summary = "Megatron-LM's model under DeepSpeed's engine",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), .host_factor = 3.2, .flash = 2, .blocking_sends = TRUE,
+    .scattered_boundaries = TRUE, .whole_sums = TRUE },
+  { .name = "megatron-bridge", .words = "Megatron-Bridge",
+    .summary = "Megatron-Bridge's performance recipes: Megatron Core, gradients summed in bf16",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), .host_factor = 1, .flash = 3,
+    .scattered_boundaries = TRUE, .overlap_grads = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_PIECES,
+    .fits_by_recipe = TRUE },
+  { .name = "megatron-core", .words = "NeMo|TE 2.|megatron-core",
+    .summary = "Megatron Core with Transformer Engine, 2025: NeMo",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), .host_factor = 1, .flash = 3,
+    .scattered_boundaries = TRUE, .overlap_grads = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
+  { .name = "megatron-eager-rms", .words = "+ RMS kernel",
+    .summary = "Megatron's layout, PyTorch's operators, fused RMS norm", .memory = "megatron-eager",
+    .megatron = TRUE, KERNELS (FUSED, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 2, .blocking_sends = TRUE,
+    .scattered_boundaries = TRUE, .sums_each_product = TRUE },
+  { .name = "megatron-eager", .words = "Aleph",
+    .summary = "Megatron's layout, PyTorch's operators",
+    .megatron = TRUE, KERNELS (EAGER, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 2, .blocking_sends = TRUE,
+    .scattered_boundaries = TRUE, .sums_each_product = TRUE },
+  { .name = "nanotron", .words = "nanotron",
+    .summary = "nanotron of Hugging Face",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, EAGER, FUSED), .host_factor = 3.5, .flash = 2, .blocking_sends = TRUE,
+    .tensors = 9, .cut_past_share = TRUE, .tensor_overlap = PSI_TENSOR_SHARDED },
+  { .name = "megatron", .words = "Megatron|megatron",
+    .summary = "Megatron-LM",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), .host_factor = 1, .flash = 2, .blocking_sends = TRUE,
+    .scattered_boundaries = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_SHARDED },
+  { .name = "torchtitan-async-tp", .words = "AsyncTP|async TP",
+    .summary = "torchtitan with asynchronous tensor parallelism", .memory = "torchtitan-2024",
+    KERNELS (EAGER, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 2, .overlap_grads = TRUE,
+    .tensor_overlap = PSI_TENSOR_PIECES },
+  { .name = "torchtitan-2024", .words = "at 9dec370|from train_configs",
+    .summary = "torchtitan of December 2024, which never compiles the loss",
+    KERNELS (EAGER, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 2, .overlap_grads = TRUE },
+  { .name = "torchtitan", .words = "torchtitan",
+    .summary = "torchtitan, FSDP2",
+    KERNELS (EAGER, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 2, .overlap_grads = TRUE },
+  { .name = "composer", .words = "Composer|foundry",
+    .summary = "llm-foundry and Composer, 2023",
+    KERNELS (EAGER, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 1, .overlap_grads = TRUE },
+  { .name = "torchtune", .words = "torchtune|HF",
+    .summary = "torchtune and Hugging Face recipes that train in pure bf16",
+    KERNELS (EAGER, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 2, .overlap_grads = TRUE },
+  { .name = "llm.c", .words = "llm.c",
+    .summary = "llm.c, hand-written CUDA",
+    KERNELS (FUSED, FUSED, FUSED, FUSED), .host_factor = 0.2, .flash = 3 },
+  { .name = "pytorch", .words = "FSDP|PyTorch",
+    .summary = "PyTorch's own modules",
+    KERNELS (EAGER, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 2, .overlap_grads = TRUE },
   { NULL }
   /* clang-format on */
 };

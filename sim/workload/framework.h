@@ -30,6 +30,7 @@ typedef struct
   const char *name;    /* value of the key `framework` */
   const char *summary; /* one line */
   const char *words;   /* "nanotron|...": parts of names that mean this one, in the rows' order; NULL: none */
+  const char *memory;  /* the framework whose row of framework-memory.c it shares; NULL: it has its own */
   gboolean
       megatron; /* Megatron's buffers, vocabulary-parallel loss, fp32 gradients and allocator use; else PyTorch's */
   PsiKernelSet norm, rotary, gate, scores; /* before `compile`, which a key switches on */
