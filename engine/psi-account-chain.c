@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#define CHAIN_END G_MAXUINT32
-
 /* One end of a channel, or any member of a communicator. */
 typedef struct
 {
@@ -56,7 +54,7 @@ chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
 
   /* A message that waits for its sender's own work begins a new chain. */
   if (psi_program_op (program, id)->kind == PSI_OP_SEND)
-    for (guint32 d = psi_program_op (program, id)->first_dep; d != CHAIN_END;)
+    for (guint32 d = psi_program_op (program, id)->first_dep; d != PSI_CHAIN_END;)
       {
         const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
 
@@ -72,7 +70,7 @@ chain_before (Chain *chain, PsiRankId rank, PsiOpId id)
       if (before != id)
         most = chain_of (chain, rank, before);
     }
-  for (guint32 d = psi_program_op (program, id)->first_dep; d != CHAIN_END;)
+  for (guint32 d = psi_program_op (program, id)->first_dep; d != PSI_CHAIN_END;)
     {
       const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
 

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#define CHAIN_END G_MAXUINT32
-
 /* Iterations of a cycle, or of a run without a period, are not all as long as their mean: work is, so waiting is taken
  * in proportion. */
 static void
@@ -122,7 +120,7 @@ static inline void
 add_deltas (const PsiProgram *program, const PsiOp *op, gboolean at_end, PsiTime time_ps, gint64 weight,
             PsiLevelWriter *writer)
 {
-  for (guint32 d = op->first_delta; d != CHAIN_END;)
+  for (guint32 d = op->first_delta; d != PSI_CHAIN_END;)
     {
       const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
 

@@ -3,7 +3,6 @@
 
 #include "psi-fold.h"
 
-#define CHAIN_END G_MAXUINT32
 #define NOT_SEEN G_MAXUINT32
 
 /* Messages of a program by slot. A channel joins the n-th send with the n-th receive, over all iterations. */
@@ -199,7 +198,7 @@ consider_needs (const Walk *walk, Search *search, const Place *at)
   if (position == 0)
     before = (Place){ at->rank, PSI_OP_ID (stream, program->streams[stream]->len - 1), at->iteration - 1 };
   consider (walk, search, &before);
-  for (guint32 d = psi_program_op (program, at->op)->first_dep; d != CHAIN_END;)
+  for (guint32 d = psi_program_op (program, at->op)->first_dep; d != PSI_CHAIN_END;)
     {
       const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
 

@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#define CHAIN_END G_MAXUINT32
-
 PsiTime
 psi_world_idle_time_ps (const PsiWorld *world, PsiPortId port, const PsiTransfer *transfer)
 {
@@ -71,7 +69,7 @@ psi_world_fold (PsiWorld *world, PsiRankId id, guint position)
       PsiPart part = { .op = g_array_index (ops, PsiOp, i), .start_ps = fold.cost_ps };
       PsiTime time_ps = time_of (world, rank, &part.op);
 
-      if (part.op.first_dep != CHAIN_END || psi_op_fold (program, &part.op) != NULL || time_ps >= PSI_TIME_MAX / 2)
+      if (part.op.first_dep != PSI_CHAIN_END || psi_op_fold (program, &part.op) != NULL || time_ps >= PSI_TIME_MAX / 2)
         {
           g_array_set_size (program->parts, fold.first_part);
           return G_MAXUINT32;
@@ -103,22 +101,6 @@ psi_program_add_fold (PsiProgram *program, guint32 number)
   return id;
 }
 
-static gboolean
-deltas_equal (const PsiProgram *program, guint32 d, guint32 e)
-{
-  for (; d != CHAIN_END && e != CHAIN_END;)
-    {
-      const PsiDelta *x = &g_array_index (program->deltas, PsiDelta, d),
-                     *y = &g_array_index (program->deltas, PsiDelta, e);
-
-      if (x->bytes != y->bytes || x->memory_class != y->memory_class || x->at_end != y->at_end)
-        return FALSE;
-      d = x->next;
-      e = y->next;
-    }
-  return d == e;
-}
-
 gboolean
 psi_program_folds_equal (const PsiProgram *program, guint32 a, guint32 b)
 {
@@ -131,7 +113,7 @@ psi_program_folds_equal (const PsiProgram *program, guint32 a, guint32 b)
   for (guint i = 0; i < first->n_parts; i++)
     if (x[i].start_ps != y[i].start_ps || x[i].end_ps != y[i].end_ps || x[i].op.kind != y[i].op.kind ||
         x[i].op.tag != y[i].op.tag || x[i].op.slot != y[i].op.slot || x[i].op.transfer != y[i].op.transfer ||
-        !deltas_equal (program, x[i].op.first_delta, y[i].op.first_delta))
+        !psi_program_same_memory (program, &x[i].op, &y[i].op))
       return FALSE;
   return TRUE;
 }
@@ -209,7 +191,7 @@ find_windows (const PsiProgram *program, guint stream, gint64 *after, gint64 *be
     {
       after[i] = i > 0 ? after[i - 1] : G_MININT64;
       before[i] = G_MAXINT64;
-      for (guint32 d = g_array_index (program->streams[stream], PsiOp, i).first_dep; d != CHAIN_END;)
+      for (guint32 d = g_array_index (program->streams[stream], PsiOp, i).first_dep; d != PSI_CHAIN_END;)
         {
           const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
 
@@ -219,7 +201,7 @@ find_windows (const PsiProgram *program, guint stream, gint64 *after, gint64 *be
         }
     }
   for (gint64 p = 0; p < n; p++)
-    for (guint32 d = g_array_index (program->streams[0], PsiOp, p).first_dep; d != CHAIN_END;)
+    for (guint32 d = g_array_index (program->streams[0], PsiOp, p).first_dep; d != PSI_CHAIN_END;)
       {
         const PsiDep *dep = &g_array_index (program->deps, PsiDep, d);
 

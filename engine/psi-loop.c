@@ -10,7 +10,6 @@
 #include "psi-fold.h"
 #include "psi-pace.h"
 
-#define CHAIN_END G_MAXUINT32
 #define NEVER G_MAXINT64
 
 enum
@@ -246,7 +245,7 @@ deps_are_over (PsiLoop *loop, guint32 index, PsiTime now_ps, PsiOpId *ret_releas
 {
   PsiStream *stream = &loop->streams[index];
 
-  for (guint32 d = stream->ops[stream->position].first_dep; d != CHAIN_END; d = stream->deps[d].next)
+  for (guint32 d = stream->ops[stream->position].first_dep; d != PSI_CHAIN_END; d = stream->deps[d].next)
     {
       const PsiDep *dep = &stream->deps[d];
       guint32 other = index - stream->index + PSI_OP_STREAM (dep->op);

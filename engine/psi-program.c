@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "psi-program.h"
 
-#define CHAIN_END G_MAXUINT32
-
 static void
 program_free (gpointer data)
 {
@@ -167,8 +165,8 @@ psi_program_work (PsiProgram *program, guint stream, PsiTime cost_ps, guint tag)
   PsiOp op = { .kind = PSI_OP_WORK,
                .tag = (guint8) tag,
                .cost_ps = MAX (cost_ps, 0),
-               .first_dep = CHAIN_END,
-               .first_delta = CHAIN_END,
+               .first_dep = PSI_CHAIN_END,
+               .first_delta = PSI_CHAIN_END,
                .label = { -1, -1, -1 } };
 
   return append (program, stream, &op);
@@ -181,8 +179,8 @@ psi_program_message (PsiProgram *program, guint stream, PsiOpKind kind, guint sl
                .tag = (guint8) tag,
                .slot = slot,
                .transfer = transfer,
-               .first_dep = CHAIN_END,
-               .first_delta = CHAIN_END,
+               .first_dep = PSI_CHAIN_END,
+               .first_delta = PSI_CHAIN_END,
                .label = { -1, -1, -1 } };
 
   g_assert (kind != PSI_OP_WORK && kind != PSI_OP_SERVE);
@@ -197,8 +195,8 @@ psi_program_serve (PsiProgram *program, guint stream, guint slot, guint subject,
                .slot = slot,
                .transfer = subject,
                .cost_ps = MAX (cost_ps, 0),
-               .first_dep = CHAIN_END,
-               .first_delta = CHAIN_END,
+               .first_dep = PSI_CHAIN_END,
+               .first_delta = PSI_CHAIN_END,
                .label = { -1, -1, -1 } };
 
   program->serves = TRUE;
@@ -269,4 +267,22 @@ psi_program_n_ops (const PsiProgram *program)
   for (guint s = 0; s < program->n_streams; s++)
     n += program->streams[s]->len;
   return n;
+}
+
+gboolean
+psi_program_same_memory (const PsiProgram *program, const PsiOp *a, const PsiOp *b)
+{
+  guint32 d = a->first_delta, e = b->first_delta;
+
+  while (d != PSI_CHAIN_END && e != PSI_CHAIN_END)
+    {
+      const PsiDelta *x = &g_array_index (program->deltas, PsiDelta, d),
+                     *y = &g_array_index (program->deltas, PsiDelta, e);
+
+      if (x->bytes != y->bytes || x->memory_class != y->memory_class || x->at_end != y->at_end)
+        return FALSE;
+      d = x->next;
+      e = y->next;
+    }
+  return d == e;
 }

@@ -28,6 +28,7 @@ typedef enum
 /* An op of a program: stream in the upper 8 bits, position in the lower 24. */
 typedef guint32 PsiOpId;
 #define PSI_OP_NONE G_MAXUINT32
+#define PSI_CHAIN_END G_MAXUINT32 /* of first_dep, first_delta and next: nothing follows */
 #define PSI_OP_ID(stream, position) ((PsiOpId) (stream) << 24 | (position))
 #define PSI_OP_STREAM(op) ((op) >> 24)
 #define PSI_OP_POSITION(op) ((op) &0xffffffu)
@@ -57,7 +58,7 @@ typedef struct
                              fold + 1, see psi-fold.h */
   gint32 label[3];        /* the builder's own: e.g. micro-batch, part and layer; -1 = none */
   PsiTime cost_ps;        /* WORK, SERVE */
-  guint32 first_dep;      /* chain of deps, G_MAXUINT32 = end */
+  guint32 first_dep;      /* chain of deps, ends with PSI_CHAIN_END */
   guint32 first_delta;    /* chain of memory deltas */
 } PsiOp;
 
@@ -176,6 +177,8 @@ void psi_program_skip (PsiProgram *program, PsiOpId op, guint iterations);
 void psi_program_shift (PsiProgram *program, PsiOpId op, int iterations);
 void psi_program_label (PsiProgram *program, PsiOpId op, gint32 first, gint32 second);
 guint psi_program_n_ops (const PsiProgram *program);
+/* Do two ops take and give back the same memory? */
+gboolean psi_program_same_memory (const PsiProgram *program, const PsiOp *a, const PsiOp *b);
 
 static inline PsiOp *
 psi_program_op (const PsiProgram *program, PsiOpId op)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "psi-repeat.h"
 
-#define CHAIN_END G_MAXUINT32
 #define STRETCHES 3   /* of which each op has an image D later */
 #define MARGIN 4      /* of them stand between these and what is not the same */
 #define MOST_BLOCKS 2 /* in a stretch: messages that share links may alternate */
@@ -38,29 +37,11 @@ same_needs (const Search *search, const PsiProgram *program, const PsiOp *a, con
 {
   guint32 d = a->first_dep, e = b->first_dep;
 
-  for (; d != CHAIN_END && e != CHAIN_END;)
+  for (; d != PSI_CHAIN_END && e != PSI_CHAIN_END;)
     {
       const PsiDep *x = &g_array_index (program->deps, PsiDep, d), *y = &g_array_index (program->deps, PsiDep, e);
 
       if (x->distance != 0 || y->distance != 0 || y->op != x->op + search->lengths[PSI_OP_STREAM (x->op)])
-        return FALSE;
-      d = x->next;
-      e = y->next;
-    }
-  return d == e;
-}
-
-static gboolean
-same_memory (const PsiProgram *program, const PsiOp *a, const PsiOp *b)
-{
-  guint32 d = a->first_delta, e = b->first_delta;
-
-  for (; d != CHAIN_END && e != CHAIN_END;)
-    {
-      const PsiDelta *x = &g_array_index (program->deltas, PsiDelta, d),
-                     *y = &g_array_index (program->deltas, PsiDelta, e);
-
-      if (x->bytes != y->bytes || x->memory_class != y->memory_class || x->at_end != y->at_end)
         return FALSE;
       d = x->next;
       e = y->next;
@@ -74,7 +55,7 @@ same_op (const Search *search, const PsiProgram *program, const PsiOp *a, const 
   return a->kind == b->kind && a->tag == b->tag && a->slot == b->slot && a->transfer == b->transfer &&
          a->cost_ps == b->cost_ps && a->skip == 0 && b->skip == 0 && a->shift == 0 && b->shift == 0 &&
          b->label[0] == a->label[0] + (gint32) search->n_blocks && same_needs (search, program, a, b) &&
-         same_memory (program, a, b);
+         psi_program_same_memory (program, a, b);
 }
 
 static gboolean
