@@ -4,7 +4,8 @@
  *   time       of a rank's compute stream: busy by tag; waiting while bytes it needs are on a link is exposed_comm, any
  *              other waiting is bubble. GPUs of a pool: sums over the workers they serve, divided by the GPUs
  *   memory     bytes at rest + what ops hold, followed through one period on a common clock; the peak is the largest
- * sum reserved   peak + what the allocator caches (step-reserved.c); device = reserved + context + communicator buffers
+ *              sum
+ *   reserved   peak + what the allocator caches (step-reserved.c); device = reserved + context + communicator buffers
  *   mfu        model FLOPs (3 x forward) / (step time x GPUs x peak of the format); hfu counts recomputed FLOPs too
  *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
@@ -14,32 +15,12 @@
 #include "report-notes.h"
 
 #include "critical-path.h"
-#include "simulate-plan.h"
 
 #include <math.h>
 #include <string.h>
 
 #define SEGMENT_BYTES (2 << 20)
 #define TIGHT_SHARE 0.1
-
-PsiMachine *
-psi_simulate_machine (const PsiSettings *settings, GError **error)
-{
-  const char *model = psi_settings_text (settings, PSI_KEY_MODEL);
-  const char *name = psi_settings_text (settings, PSI_KEY_MACHINE);
-  gboolean uniform = model == NULL || strcmp (model, "uniform") == 0;
-  g_autoptr (PsiMachine) machine = psi_machine_load (name != NULL ? name : uniform ? "ideal" : "a100-sxm-80", error);
-
-  if (machine == NULL || (psi_settings_has (settings, PSI_KEY_NETWORK) &&
-                          !psi_machine_choose_network (machine, psi_settings_text (settings, PSI_KEY_NETWORK), error)))
-    return NULL;
-  psi_machine_override (
-      machine,
-      psi_settings_has (settings, PSI_KEY_GPUS_PER_NODE) ? (guint) psi_settings_count (settings, PSI_KEY_GPUS_PER_NODE)
-                                                         : 0,
-      psi_settings_has (settings, PSI_KEY_INTERNODE) ? psi_settings_real (settings, PSI_KEY_INTERNODE) : 0);
-  return g_steal_pointer (&machine);
-}
 
 void
 psi_report_describe (PsiReport *report, const PsiMachine *machine, const PsiModelSource *source, const PsiModel *model)

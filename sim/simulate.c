@@ -8,6 +8,25 @@
 #include "trials.h"
 #include "what-helps.h"
 
+PsiMachine *
+psi_simulate_machine (const PsiSettings *settings, GError **error)
+{
+  const char *model = psi_settings_text (settings, PSI_KEY_MODEL);
+  const char *name = psi_settings_text (settings, PSI_KEY_MACHINE);
+  gboolean uniform = model == NULL || strcmp (model, "uniform") == 0;
+  g_autoptr (PsiMachine) machine = psi_machine_load (name != NULL ? name : uniform ? "ideal" : "a100-sxm-80", error);
+
+  if (machine == NULL || (psi_settings_has (settings, PSI_KEY_NETWORK) &&
+                          !psi_machine_choose_network (machine, psi_settings_text (settings, PSI_KEY_NETWORK), error)))
+    return NULL;
+  psi_machine_override (
+      machine,
+      psi_settings_has (settings, PSI_KEY_GPUS_PER_NODE) ? (guint) psi_settings_count (settings, PSI_KEY_GPUS_PER_NODE)
+                                                         : 0,
+      psi_settings_has (settings, PSI_KEY_INTERNODE) ? psi_settings_real (settings, PSI_KEY_INTERNODE) : 0);
+  return g_steal_pointer (&machine);
+}
+
 static PsiStep *
 build (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
        gboolean shows_ops, gboolean shortens, GError **error)

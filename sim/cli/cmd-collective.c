@@ -7,6 +7,7 @@
 #include "psi-time.h"
 #include "quantity.h"
 #include "samples.h"
+#include "simulate-plan.h"
 
 #include <json-glib/json-glib.h>
 #include <math.h>
@@ -84,24 +85,15 @@ load_machine (const PsiArguments *arguments, PsiGroupShape *ret_shape, GError **
       if (!psi_settings_set (settings, flag->key, flag->text, name, error))
         return NULL;
     }
-  const char *name = psi_settings_text (settings, PSI_KEY_MACHINE);
-  if (name == NULL)
+  if (!psi_settings_has (settings, PSI_KEY_MACHINE))
     {
       g_set_error_literal (error, PSI_USAGE_ERROR, PSI_USAGE_ERROR_OPTION,
                            "collective needs --machine (see 'psisim list machines')");
       return NULL;
     }
-  g_autoptr (PsiMachine) machine = psi_machine_load (name, error);
+  g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, error);
   if (machine == NULL)
     return NULL;
-  if (psi_settings_has (settings, PSI_KEY_NETWORK) &&
-      !psi_machine_choose_network (machine, psi_settings_text (settings, PSI_KEY_NETWORK), error))
-    return NULL;
-  psi_machine_override (
-      machine,
-      psi_settings_has (settings, PSI_KEY_GPUS_PER_NODE) ? (guint) psi_settings_count (settings, PSI_KEY_GPUS_PER_NODE)
-                                                         : 0,
-      psi_settings_has (settings, PSI_KEY_INTERNODE) ? psi_settings_real (settings, PSI_KEY_INTERNODE) : 0);
   guint gpus = psi_settings_has (settings, PSI_KEY_GPUS) ? (guint) psi_settings_count (settings, PSI_KEY_GPUS)
                                                          : machine->gpus_per_node;
   if (gpus < 2)
