@@ -5,9 +5,10 @@
  *                  memory-bound kernels take what the profile's points say, launch included
  *   memory         work = bytes / (bandwidth x memory efficiency)
  *   roofline       work = max (flops / (peak x sustained), memory)
- *   product        work = max (waves x tile FLOPs (K + K0) / (tile rate of one SM), memory) + exposed x memory of what
- * is added to, best tile and K split attention      work = flops / (peak x share x ramp x occupancy x head), ramp = n /
- * (n + n0), occupancy = x / (x + tail), x = thread blocks / SMs
+ *   product        work = max (waves x tile FLOPs (K + K0) / (tile rate of one SM), memory)
+ *                  + exposed x memory of what is added to, best tile and K split
+ *   attention      work = flops / (peak x share x ramp x occupancy x head), ramp = n / (n + n0),
+ *                  occupancy = x / (x + tail), x = thread blocks / SMs
  *
  * Symbols: the fields of PsiGpu of nearly the same names. Products: tiles of one output matrix are handed to the SMs
  * wave after wave; a tile takes as long as K plus K0 elements of prologue and epilogue; `tail` of the last wave's idle

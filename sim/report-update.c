@@ -2,10 +2,10 @@
 /* How late gradients are, and rows of ranks that run at paces of their own.
  *
  *   delay      cyclic orders: steps, from the schedule, each worker and part alike; asynchronous workers: updates of
- * others between two of a worker's own, as they came about in the run versions   asynchronous workers: each computes
- * with another one a rank with pace T does P / T iterations in a step of P = N / sum 1 / T_k: its traffic counts so
- * often. Nothing keeps such ranks apart, so their peaks (activations, bytes on links) are taken to meet: sums of peaks
- */
+ *              others between two of a worker's own, as they came about in the run
+ *   versions   asynchronous workers: each computes with another one
+ *   traffic    a rank with pace T does P / T iterations in a step of P = N / sum 1 / T_k: its traffic counts so often
+ *   peaks      nothing keeps such ranks apart, so their peaks (activations, bytes on links) are taken to meet: sums */
 #include "report-fill.h"
 
 #define MOST_ITERATIONS 12 /* of the fastest rank in a picture */

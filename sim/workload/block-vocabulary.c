@@ -3,8 +3,10 @@
  *
  *   parameters   V h / p of the embedding on every rank, and as many of the head unless tied
  *   work         of a micro-batch on every rank: logits of V / p columns, their share of the softmax (pass S),
- * gradients of input and weight (pass T): 1 / p of the head's alive        the last block's output and the logits of V
- * / p columns of the micro-batches between S and T: two with barriers, one in lockstep in flight    schedule-1f1b.c
+ *                gradients of input and weight (pass T): 1 / p of the head's
+ *   alive        the last block's output and the logits of V / p columns of the micro-batches between S and T: two
+ *                with barriers, one in lockstep
+ *   in flight    schedule-1f1b.c
  *
  * S stands with the forward of the rank's own part, T with its backward: in the steady state every rank does one of
  * each per interval, whichever micro-batches they are for. Source: Yeung et al., Balancing Pipeline Parallelism with
