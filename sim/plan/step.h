@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* One training step as programs for the engine: the verbs a plan speaks, and the context they share.
  *
- *   step.c            schedule, ranks, streams; walks each rank's list of tokens
+ *   step.c            ranks, classes, streams; walks each rank's list of tokens
  *   step-cost.c       kernels -> time of every segment of every kind of layer
+ *   step-order.c      the plan's order as data
  *   step-ranks.c      ranks on the machine
  *   step-place.c      groups, communicators, channels
+ *   step-call.c       collectives, messages and turns as ops (step-call.h: what the two share)
  *   step-transfer.c   costs as transfers
  *   step-links.c      links that GPUs share
  *   step-pieces.c     work of a layer and collectives between and beside it
@@ -15,7 +17,10 @@
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server;
  *                     asynchronous update: each bucket by itself
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
+ *   step-hop.c        hops of a cyclic update, each at its place in the streams (step-hop.h)
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
+ *   step-offload.c    state and activations that live in the host
+ *   step-reserved.c   what PyTorch's allocator holds beyond that
  *
  * Nothing here reads a clock: it orders ops and says what they cost. */
 #pragma once
@@ -142,8 +147,8 @@ struct _PsiStepRank
   GArray *receives; /* of PsiGate: boundary receives, gated by an earlier token */
   GArray *uses;     /* of PsiOpId: last op of each use of gathered parameters, in order */
   GArray *gathers;  /* of PsiGate: gathers of sharded parameters, gated by an earlier use */
-  GArray *calls;    /* step-place.c: collectives and messages made before, with their slot and transfer */
-  GHashTable *call_index, *slot_index; /* step-place.c: where to find them, and ports, if they are many */
+  GArray *calls;    /* step-call.c: collectives and messages made before, with their slot and transfer */
+  GHashTable *call_index, *slot_index; /* step-call.c: where to find them, and ports, if they are many */
   PsiOpId *first_use;                  /* [layers] first op of the step that reads the layer's parameters */
   PsiOpId *ready;                      /* [layers] last op of the step that adds to the layer's gradients */
   PsiOpId *update;                     /* [parts] cyclic: the update this rank makes */
@@ -196,10 +201,6 @@ gboolean psi_step_run_whole (const PsiStep *step, PsiRun *run);
 void psi_step_free (PsiStep *step);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiStep, psi_step_free)
 
-/* The plan's order as data: the first thing psi_step_new() makes, once plan, machine and partition are known. (transfer
- * full) */
-PsiSchedule *psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **error);
-
 /* ---- Shared by the step-*.c files ---- */
 
 static inline const PsiModel *
@@ -237,15 +238,18 @@ PsiTime psi_step_memory_time_ps (const PsiStep *step, double bytes); /* a memory
 /* Time of work that takes work_ps alone, beside a collective that takes collective_ps. */
 PsiTime psi_step_beside_ps (const PsiMachine *machine, PsiTime work_ps, PsiTime collective_ps);
 
+/* step-order.c */
+/* The plan's order as data: the first thing psi_step_new() makes, once plan, machine and partition are known. (transfer
+ * full) */
+PsiSchedule *psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **error);
+
 /* step-ranks.c */
 void psi_step_place_rank (PsiStep *step, PsiStepRank *rank);
 /* Do the pipelines of all replicas cross nodes at the same places? */
 gboolean psi_step_replicas_alike (PsiStep *step);
+
 /* step-place.c */
-/* Give `rank` the ports under the slots of another rank of its list, so that it can run that rank's program. FALSE, and
- * nothing is done, if one of its messages would cost something else. */
-gboolean psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank);
-/* A collective of the rank's dp (x cp), tp, cp or ep group: appended to a stream. */
+/* The groups of a rank. */
 typedef enum
 {
   PSI_DIMENSION_DP, /* all data-parallel ranks, cp included */
@@ -260,14 +264,20 @@ typedef enum
 guint psi_step_group_size (const PsiStep *step, PsiDimension dimension);
 /* Members of a group in one node. */
 guint psi_step_ranks_per_node (const PsiStep *step, PsiDimension dimension);
-/* The same for all that hold a copy of one part: a schedule may place it on several pipeline ranks. */
-PsiOpId psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op, guint part, gint64 bytes,
-                                    PsiTraffic traffic);
+
+/* step-call.c */
+/* Give `rank` the ports under the slots of another rank of its list, so that it can run that rank's program. FALSE, and
+ * nothing is done, if one of its messages would cost something else. */
+gboolean psi_step_follow (PsiStep *step, const PsiStepRank *leader, PsiStepRank *rank);
+/* A collective of one of the rank's groups, appended to a stream; PSI_OP_NONE if the rank is alone in it. */
 PsiOpId psi_step_collective (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op, PsiDimension dimension,
                              gint64 bytes, PsiTraffic traffic);
 /* What the same takes on an idle machine; no op. */
 PsiTime psi_step_collective_alone_ps (PsiStep *step, PsiStepRank *rank, guint stream, PsiCollectiveOp op,
                                       PsiDimension dimension, gint64 bytes, PsiTraffic traffic);
+/* A collective of all that hold a copy of one part: a schedule may place it on several pipeline ranks. */
+PsiOpId psi_step_copies_collective (PsiStep *step, PsiStepRank *rank, PsiCollectiveOp op, guint part, gint64 bytes,
+                                    PsiTraffic traffic);
 /* Gather to, or scatter from, the root of a parameter server: `outward` = away from the root. */
 PsiOpId psi_step_server_message (PsiStep *step, PsiStepRank *rank, gboolean outward, gint64 bytes, PsiTraffic traffic);
 /* What one worker alone sends to the root, or the root to it; PSI_OP_NONE for the root's own worker. */
@@ -344,8 +354,9 @@ void psi_step_close_gates (PsiStepRank *rank);
 /* step-pass.c */
 /* The rank that works on a part for a micro-batch, in the replica of `like`. */
 PsiStepRank *psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch);
-
-/* Every rank's pass of a token; step-token.c walks the tokens. */
+/* What the forward of a layer keeps for its backward. */
+gint64 psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint layer);
+/* The work of one token: the pass of its part, or a half of it. */
 void psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 void psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 
@@ -405,19 +416,18 @@ gint64 psi_layer_trained_bytes (const PsiStep *step, const PsiLayerKind *kind);
 gint64 psi_step_tied_trained (const PsiModel *model);
 void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
 
-/* step-pass.c: what the forward of a layer keeps for its backward */
-gint64 psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint layer);
-
-/* step-offload.c: time of an update in the host; time that a layer's pass waits for the host beyond its own work; bytes
- * that are not on the GPU after all */
-PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
-PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, guint layer, gint64 kept_bytes,
-                                   PsiTime work_ps);
+/* step-offload.c */
 gboolean psi_step_updates_on_host (const PsiStep *step);
 gboolean psi_step_offloads_activations (const PsiStep *step, guint layer);
+/* Time of an update in the host. */
+PsiTime psi_step_offload_optimizer_ps (const PsiStep *step, double elements);
+/* Time that a layer's pass waits for the host beyond its own work. */
+PsiTime psi_step_offload_layer_ps (const PsiStep *step, const PsiLayerKind *kind, guint layer, gint64 kept_bytes,
+                                   PsiTime work_ps);
+/* Take off what is not on the GPU after all. */
 void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
 
-/* step-reserved.c: bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take
- * capacity_bytes
- * (-1: no end) before it gives back what it caches */
+/* step-reserved.c */
+/* Bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take capacity_bytes (-1: no end)
+ * before it gives back what it caches. */
 gint64 psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capacity_bytes);
