@@ -302,13 +302,32 @@ note_lengths (const PsiStepRank *rank, guint *ret_before)
     ret_before[s] = rank->program->streams[s]->len;
 }
 
-/* The layers of a token are there, or `whole` in their place: make them one op if they can be. */
-static void
-end_layers (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint part, gboolean folds, const guint *before,
-            PsiOpId whole, EdgeData *edge, guint n_layers)
+/* How the layers of a token are built: one by one, or all as the fold of an earlier token like it. */
+typedef struct
 {
-  if (folds && whole == PSI_OP_NONE)
-    whole = psi_step_fold (step, rank, token, before);
+  gboolean folds;                 /* they may be one op */
+  PsiOpId whole;                  /* that op, PSI_OP_NONE: not yet */
+  guint lengths[PSI_MAX_STREAMS]; /* of the streams before them, if they may be one op */
+} Layers;
+
+static void
+begin_layers (PsiStep *step, PsiStepRank *rank, const PsiToken *token, Layers *ret_layers)
+{
+  ret_layers->folds = psi_step_may_fold (step, rank, token);
+  ret_layers->whole = ret_layers->folds ? psi_step_add_fold (rank, token) : PSI_OP_NONE;
+  for (guint s = 0; s < rank->program->n_streams && ret_layers->folds; s++)
+    ret_layers->lengths[s] = rank->program->streams[s]->len;
+}
+
+/* They are there: make them one op if they can be. */
+static void
+end_layers (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint part, const Layers *layers, EdgeData *edge,
+            guint n_layers)
+{
+  PsiOpId whole = layers->whole;
+
+  if (layers->folds && whole == PSI_OP_NONE)
+    whole = psi_step_fold (step, rank, token, layers->lengths);
   if (whole == PSI_OP_NONE)
     return;
   psi_program_label (rank->program, whole, token->micro_batch, (gint32) part);
@@ -323,14 +342,10 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
   g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
+  Layers layers;
 
-  gboolean folds = psi_step_may_fold (step, rank, token);
-  PsiOpId whole = folds ? psi_step_add_fold (rank, token) : PSI_OP_NONE;
-  guint lengths[PSI_MAX_STREAMS];
-
-  for (guint s = 0; s < rank->program->n_streams && folds; s++)
-    lengths[s] = rank->program->streams[s]->len;
-  for (guint l = first_layer; l < first_layer + n_layers && whole == PSI_OP_NONE; l++)
+  begin_layers (step, rank, token, &layers);
+  for (guint l = first_layer; l < first_layer + n_layers && layers.whole == PSI_OP_NONE; l++)
     {
       const PsiLayerKind *kind = psi_layer_kind (model, l);
       const PsiKindCost *cost = &rank->shape->costs[g_array_index (model->layers, PsiLayer, l).kind];
@@ -364,7 +379,7 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       *ops_of (&edge, l) = ops;
       label_layer (rank, before, token, part, l);
     }
-  end_layers (step, rank, token, part, folds, lengths, whole, &edge, n_layers);
+  end_layers (step, rank, token, part, &layers, &edge, n_layers);
   wait_for_sends (rank, edge.ops.first);
   visit_edges (step, rank, token, TRUE, receive_forward, &edge);
   visit_edges (step, rank, token, FALSE, send_forward, &edge);
@@ -384,14 +399,10 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   gboolean input_half = token->kind != PSI_TOKEN_BACKWARD_WEIGHT, weight_half = token->kind != PSI_TOKEN_BACKWARD_INPUT;
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
   g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
+  Layers layers;
 
-  gboolean folds = psi_step_may_fold (step, rank, token);
-  PsiOpId whole = folds ? psi_step_add_fold (rank, token) : PSI_OP_NONE;
-  guint lengths[PSI_MAX_STREAMS];
-
-  for (guint s = 0; s < rank->program->n_streams && folds; s++)
-    lengths[s] = rank->program->streams[s]->len;
-  for (guint l = first_layer + n_layers; l > first_layer && whole == PSI_OP_NONE; l--)
+  begin_layers (step, rank, token, &layers);
+  for (guint l = first_layer + n_layers; l > first_layer && layers.whole == PSI_OP_NONE; l--)
     {
       guint layer = l - 1;
       const PsiLayerKind *kind = psi_layer_kind (model, layer);
@@ -464,7 +475,7 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       edge.ops.last = ops.last;
       label_layer (rank, before, token, part, layer);
     }
-  end_layers (step, rank, token, part, folds, lengths, whole, &edge, n_layers);
+  end_layers (step, rank, token, part, &layers, &edge, n_layers);
   wait_for_sends (rank, edge.ops.first);
   if (input_half)
     {
