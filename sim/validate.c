@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "validate.h"
 
+#include "framework.h"
 #include "simulate-plan.h"
 
 #include <json-glib/json-glib.h>
@@ -183,7 +184,6 @@ predict (const PsiRunTable *table, const PsiMeasuredRun *run)
   prediction->assumptions = g_ptr_array_new_with_free_func (g_free);
   prediction->step_time_s = prediction->peak_bytes = prediction->steady_bytes = NAN;
   prediction->low_s = prediction->high_s = NAN;
-  prediction->tight = g_str_equal (psi_run_cell (table, run, PSI_RUN_TIGHT), "yes");
   prediction->measured = g_str_equal (outcome, "ok")    ? PSI_OUTCOME_OK
                          : g_str_equal (outcome, "oom") ? PSI_OUTCOME_OOM
                                                         : PSI_OUTCOME_UNKNOWN;

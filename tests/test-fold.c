@@ -6,6 +6,7 @@
 #include "psi-repeat.h"
 #include "settings-flags.h"
 #include "simulate-plan.h"
+#include "step.h"
 
 static gboolean
 look (const char *name, const PsiStep *step, const PsiRun *run, gpointer data, GError **error)

@@ -5,6 +5,7 @@
 #include "psi-account.h"
 #include "settings-flags.h"
 #include "simulate-plan.h"
+#include "step.h"
 
 static const char *const plans[] = { "single", "accumulate", "cdp-single", "dp",       "cdp-v1",
                                      "cdp-v2", "tp",         "dp+tp",      "mp",       "dp+mp",

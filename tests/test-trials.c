@@ -2,6 +2,7 @@
 /* Steps with noise, slow GPUs and slow links; and collectives at four levels of detail. */
 #include "closed-forms.h"
 #include "simulate-plan.h"
+#include "step.h"
 #include "trials.h"
 
 /* The same trials over one thread, two and seven. */

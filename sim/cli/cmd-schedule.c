@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "schedule-file.h"
 #include "simulate-plan.h"
+#include "step.h"
 #include "table-units.h"
 
 /* ---- show ---- */

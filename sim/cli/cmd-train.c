@@ -6,6 +6,7 @@
 #include "psi-config.h"
 #include "in-file.h"
 #include "simulate-plan.h"
+#include "step.h"
 #include "table-text.h"
 #include "table-units.h"
 #include "trainer.h"

@@ -3,6 +3,7 @@
  * time unless the lesson's [case] says otherwise; its sizes divide evenly by every small number of stages and GPUs. */
 #include "lesson.h"
 #include "simulate-plan.h"
+#include "step.h"
 
 static const struct
 {

@@ -14,13 +14,13 @@
 #include "verify.h"
 
 #include "simulate-plan.h"
+#include "step.h"
 #include "table-text.h"
 #include "table-units.h"
 #include "trainer.h"
 
 #include <glib/gstdio.h>
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 #define STEPS "12"
