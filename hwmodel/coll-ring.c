@@ -13,8 +13,6 @@
 
 #include "coll-model.h"
 
-#include <math.h>
-
 #define LL_SHARE 0.5
 #define LL128_SHARE 0.92
 #define TWO_SHARE 0.85   /* two members are each other's both neighbours: 195 to 200 of 235 GB/s (vTrain, 2 A100) */

@@ -18,7 +18,6 @@
 #include "psi-time.h"
 
 #include <math.h>
-#include <string.h>
 
 enum
 {

@@ -2,7 +2,6 @@
 #include "profile.h"
 
 #include <math.h>
-#include <string.h>
 
 G_DEFINE_QUARK (psi_profile_error, psi_profile_error)
 

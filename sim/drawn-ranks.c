@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "drawn-ranks.h"
 
-#include <string.h>
-
 G_DEFINE_QUARK (psi_drawn_ranks_error, psi_drawn_ranks_error)
 
 #define MAX_RANK 16777215u

@@ -3,8 +3,6 @@
 
 #include "profile.h"
 
-#include <string.h>
-
 /* A format that the GPU has no units for: said loudly, because products may take ten times as long. */
 static void
 note_precision (PsiPlanReport *plan, const PsiStep *step)

@@ -252,7 +252,7 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
         }
       else
         plan->total_bytes += sent * row->count;
-      row->sent_bytes = row->sent_max_bytes = sent;
+      row->sent_bytes = sent;
       plan->per_gpu_max_bytes = MAX (plan->per_gpu_max_bytes, sent);
       r += members;
     }

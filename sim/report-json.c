@@ -4,8 +4,6 @@
 
 #include "psi-config.h"
 
-#include <string.h>
-
 typedef struct
 {
   PsiReportSink sink;

@@ -71,7 +71,6 @@ psi_report_add_served (PsiPlanReport *plan, gint64 bytes)
   PsiRankReport *root = &g_array_index (plan->ranks, PsiRankReport, 0);
 
   root->sent_bytes += bytes;
-  root->sent_max_bytes = root->sent_bytes;
   plan->total_bytes += bytes * root->count;
   plan->per_gpu_max_bytes = MAX (plan->per_gpu_max_bytes, root->sent_bytes);
 }

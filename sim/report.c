@@ -3,7 +3,6 @@
 #include "report.h"
 
 #include <math.h>
-#include <string.h>
 
 const char *const psi_verdict_names[] = {
   [PSI_VERDICT_FITS] = "fits",

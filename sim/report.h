@@ -42,7 +42,6 @@ typedef struct
   gint64 time_ps[PSI_N_TIME];       /* adds up to the step time */
   gint64 exposed_ps[PSI_N_TRAFFIC]; /* exposed_comm by kind */
   gint64 sent_bytes;                /* per GPU and step, mean over the class */
-  gint64 sent_max_bytes;
   GArray *memory; /* of PsiMemoryPoint, one step; first point at time 0; NULL unless curves were asked for */
   GArray *spans;  /* of PsiSpan, one step; NULL unless asked for */
 } PsiRankReport;

@@ -6,8 +6,6 @@
 #include "psi-account.h"
 #include "timeline.h"
 
-#include <string.h>
-
 #define PROCESS_STEP 1u
 #define PROCESS_OF(number) ((number) + 2u)
 #define TRACK_OF(stream) ((stream) + 1u)

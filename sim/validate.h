@@ -32,7 +32,6 @@ typedef struct
   PsiOutcome measured; /* unknown for runs that crashed for an unknown reason */
   double time_error;   /* predicted / measured - 1 */
   double memory_error, steady_error;
-  gboolean tight;         /* complete enough to be scored strictly */
   GPtrArray *assumptions; /* of char*: empty cells and what they were taken for */
 } PsiPrediction;
 

@@ -5,7 +5,6 @@
 #include "simulate-plan.h"
 
 #include <math.h>
-#include <string.h>
 
 #define TENTH 1.1
 #define TWICE 2.0

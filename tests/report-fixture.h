@@ -99,7 +99,7 @@ fixture_finish (PsiPlanReport *plan)
       plan->steady_bytes = MAX (plan->steady_bytes, rank->steady_bytes);
       plan->reserved_bytes = MAX (plan->reserved_bytes, rank->reserved_bytes);
       plan->device_bytes = MAX (plan->device_bytes, rank->device_bytes);
-      plan->per_gpu_max_bytes = MAX (plan->per_gpu_max_bytes, rank->sent_max_bytes);
+      plan->per_gpu_max_bytes = MAX (plan->per_gpu_max_bytes, rank->sent_bytes);
       sent += rank->count * rank->sent_bytes;
       gpus += rank->count;
     }
@@ -129,7 +129,6 @@ fixture_pipeline (const char *name, guint p, guint m, guint replicas)
       PsiRankReport *rank = fixture_rank (plan, r * replicas, (int) r, replicas,
                                           3 * FIXTURE_GIB + (r == 0 || r + 1 == p ? 250 : 0) * FIXTURE_MIB);
       rank->sent_bytes = (gint64) m * boundary_bytes * ((r > 0) + (r + 1 < p));
-      rank->sent_max_bytes = rank->sent_bytes;
     }
   for (gboolean moved = TRUE; moved;)
     {
@@ -241,7 +240,6 @@ fixture_workers (const char *name, guint n, gboolean is_cyclic, gint64 activatio
       rank->time_ps[PSI_TIME_COMPUTE] = pass_ps;
       rank->time_ps[PSI_TIME_EXPOSED_COMM] = rank->exposed_ps[PSI_TRAFFIC_GRADIENTS] = exposed_ps;
       rank->sent_bytes = 2 * (n - 1) * 10 * FIXTURE_GIB / n;
-      rank->sent_max_bytes = rank->sent_bytes;
     }
   plan->capacity_bytes = 79 * FIXTURE_GIB + 150 * FIXTURE_MIB;
   plan->layout = g_strdup_printf ("dp %u x tp 1 x pp 1, K = %u, %s", n, n, is_cyclic ? "cyclic" : "none");

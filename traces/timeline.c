@@ -4,8 +4,6 @@
 
 #include "out-file.h"
 
-#include <string.h>
-
 struct _PsiTimeline
 {
   PsiOutFile *file;

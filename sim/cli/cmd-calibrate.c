@@ -10,7 +10,6 @@
 
 #include <gio/gio.h>
 #include <glib/gstdio.h>
-#include <math.h>
 #include <signal.h>
 
 enum

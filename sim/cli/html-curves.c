@@ -4,8 +4,6 @@
 #include "table-report.h"
 #include "thin.h"
 
-#include <string.h>
-
 #define TICKS G_GINT64_CONSTANT (1000000)
 #define MAX_ROWS 64
 #define MAX_SPANS 36000  /* on a page; some 20 bytes each */

@@ -2,8 +2,6 @@
 /* Man pages in mdoc, made from the same tables as --help. */
 #include "help-text.h"
 
-#include <string.h>
-
 #define DATE "November 29, 2026"
 
 /* Text lines, one for each sentence as mdoc wants it; what it would take for markup is escaped. */

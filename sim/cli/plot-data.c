@@ -5,8 +5,6 @@
 #include "table-report.h"
 #include "thin.h"
 
-#include <math.h>
-
 #define MAX_ROWS 64     /* classes on one picture */
 #define MAX_SPANS 4000  /* of all of them */
 #define MAX_POINTS 1000 /* of one curve: one for each pixel */

@@ -3,8 +3,6 @@
 #include "table-report.h"
 #include "table-units.h"
 
-#include <string.h>
-
 #define MOST_RANKS 6
 #define MOST_ROWS 24 /* without -v: the first and the last of them */
 

@@ -6,7 +6,6 @@
 #include "table-units.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Shares of the datasheet under which something is wrong, not just slow. */
 static const double least_product = 0.6, least_memory = 0.75, least_host_link = 0.5, least_collective = 0.7;

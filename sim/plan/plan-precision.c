@@ -64,7 +64,6 @@ psi_plan_resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelS
     plan->extra_gradient_bytes_each = (gradient == NULL ? held - MIN (held, 4) : 0) +
                                       (plan->micro_batches > 1 ? plan->memory->autograd_gradient_bytes : 0) +
                                       (plan->dp > 1 ? plan->memory->bucket_copy_bytes : 0);
-  plan->has_optimizer = o > 0;
   if (plan->memory->plain_optimizer && !source->is_uniform)
     plan->optimizer_bytes_each = optimizers[o].moments_bytes * plan->parameter_bytes_each / 4;
   else

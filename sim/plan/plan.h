@@ -65,7 +65,7 @@ typedef struct
       resting_parameter_bytes_each; /* of the shard that zero 3 keeps; FSDP's is the fp32 one, which is no copy then */
   double optimizer_bytes_each;      /* per trainable element */
   double optimizer_traffic_each;    /* bytes read and written per element by one update */
-  gboolean has_optimizer, grad_clip, overlap_grads, megatron, flash, compile;
+  gboolean grad_clip, overlap_grads, megatron, flash, compile;
   const PsiFramework *framework;
   const PsiFrameworkMemory *memory;
   guint extra_gradient_bytes_each; /* per element: copies of gradients that nobody sends */

@@ -7,8 +7,6 @@
  * keep is computed again at the start of a layer's backward. */
 #include "step.h"
 
-#include <string.h>
-
 #define NO_PART G_MAXUINT
 
 enum

@@ -169,8 +169,7 @@ const gint64 *psi_settings_counts (const PsiSettings *settings, PsiKeyId key,
 #define PSI_SETTINGS_ERROR (psi_settings_error_quark ())
 typedef enum
 {
-  PSI_SETTINGS_ERROR_VALUE,  /* not a number, out of range, not one of the choices */
-  PSI_SETTINGS_ERROR_UNKNOWN /* no such key */
+  PSI_SETTINGS_ERROR_VALUE /* not a number, out of range, not one of the choices */
 } PsiSettingsError;
 GQuark psi_settings_error_quark (void);
 

@@ -2,8 +2,6 @@
 /* The containers of a model: kinds, layers, kernels and segments. No physics. */
 #include "model.h"
 
-#include <string.h>
-
 static void
 kind_clear (gpointer data)
 {
