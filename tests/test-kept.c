@@ -1,53 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What frameworks and formats keep of a layer for its backward, in closed form. */
-#include "workload.h"
-
-#include <string.h>
-
-static PsiSettings *
-settings_of (const char *const *pairs)
-{
-  PsiSettings *settings = psi_settings_new ();
-
-  for (guint i = 0; pairs[i] != NULL; i += 2)
-    {
-      g_autoptr (GError) error = NULL;
-      int key = psi_key_find (pairs[i]);
-
-      g_assert_cmpint (key, >=, 0);
-      psi_settings_set (settings, (PsiKeyId) key, pairs[i + 1], pairs[i], &error);
-      g_assert_no_error (error);
-    }
-  return settings;
-}
-
-#define SETTINGS(...) settings_of ((const char *const[]){ __VA_ARGS__, NULL })
-
-static const PsiLowering plain = {
-  .micro_batch = 1, .tp = 1, .cp = 1, .ep = 1, .dtype = PSI_DTYPE_BF16, .flash = TRUE, .loss_chunks = 1
-};
-
-static const PsiLayerKind *
-find_kind (const PsiModel *model, const char *name)
-{
-  for (guint i = 0; i < model->kinds->len; i++)
-    if (g_str_equal (psi_model_kind (model, i)->name, name))
-      return psi_model_kind (model, i);
-  g_assert_not_reached ();
-}
-
-static PsiModel *
-expand (PsiSettings *settings, const PsiLowering *lowering, guint stages)
-{
-  g_autoptr (GError) error = NULL;
-  g_autoptr (PsiModelSource) source = psi_model_source_load (settings, &error);
-  PsiModel *model;
-
-  g_assert_no_error (error);
-  model = psi_model_source_expand (source, settings, lowering, stages, &error);
-  g_assert_no_error (error);
-  return model;
-}
+#include "workload-fixture.h"
 
 /* Transformer Engine keeps the inputs of products in the products' format, bytes per token of a llama block:
  * 2 (2h) residuals, i (2h) norm outputs, 2 (q + 2k), 2 q attention output and i q its cast, 4f gate and up, i f, 4a
