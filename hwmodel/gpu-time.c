@@ -62,23 +62,12 @@
 
 static const guint k_splits[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
 
-static const guint dtype_bytes[PSI_N_DTYPES] = {
-  [PSI_DTYPE_FP32] = 4, [PSI_DTYPE_TF32] = 4,  [PSI_DTYPE_FP16] = 2,  [PSI_DTYPE_BF16] = 2,
-  [PSI_DTYPE_FP8] = 1,  [PSI_DTYPE_MXFP8] = 1, [PSI_DTYPE_NVFP4] = 1,
-};
-
 /* What computes instead where the units are missing. */
 static const PsiDtype wider[PSI_N_DTYPES] = {
   [PSI_DTYPE_FP32] = PSI_DTYPE_FP32, [PSI_DTYPE_TF32] = PSI_DTYPE_FP32, [PSI_DTYPE_FP16] = PSI_DTYPE_FP32,
   [PSI_DTYPE_BF16] = PSI_DTYPE_FP32, [PSI_DTYPE_FP8] = PSI_DTYPE_BF16,  [PSI_DTYPE_MXFP8] = PSI_DTYPE_FP8,
   [PSI_DTYPE_NVFP4] = PSI_DTYPE_FP8,
 };
-
-guint
-psi_dtype_bytes (PsiDtype dtype)
-{
-  return dtype_bytes[dtype];
-}
 
 PsiDtype
 psi_gpu_dtype (const PsiGpu *gpu, PsiDtype dtype)
