@@ -11,10 +11,12 @@
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
 #include "report-assumptions.h"
-#include "report-traffic.h"
 #include "report-notes.h"
+#include "report-traffic.h"
+#include "report-update.h"
 
 #include "critical-path.h"
+#include "psi-account.h"
 
 #include <math.h>
 #include <string.h>

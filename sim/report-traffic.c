@@ -3,7 +3,7 @@
 
 #include "psi-account.h"
 #include "psi-fold.h"
-#include "report-fill.h"
+#include "report-update.h"
 
 /* Bytes of a step; what the root of a parameter server sends for this rank goes to *served. */
 static gint64

@@ -6,7 +6,7 @@
  *   versions   asynchronous workers: each computes with another one
  *   traffic    a rank with pace T does P / T iterations in a step of P = N / sum 1 / T_k: its traffic counts so often
  *   peaks      nothing keeps such ranks apart, so their peaks (activations, bytes on links) are taken to meet: sums */
-#include "report-fill.h"
+#include "report-update.h"
 
 #define MOST_ITERATIONS 12 /* of the fastest rank in a picture */
 

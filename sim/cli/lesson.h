@@ -12,7 +12,8 @@
 #pragma once
 
 #include "formula.h"
-#include "report-fill.h"
+#include "report.h"
+#include "step.h"
 #include "table-text.h"
 
 typedef struct

@@ -2,6 +2,7 @@
 /* A lesson's small case, simulated, and what is measured on it. The case is the uniform model on links that take no
  * time unless the lesson's [case] says otherwise; its sizes divide evenly by every small number of stages and GPUs. */
 #include "lesson.h"
+#include "report-fill.h"
 #include "simulate-plan.h"
 #include "step.h"
 
