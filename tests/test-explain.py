@@ -105,6 +105,11 @@ def check_figure():
         yield f"gpipe: {rows(PAGES['gpipe'], 'GPU 0')}"
     if rows(PAGES["1f1b"], "GPU 3")[0] != ". . . 0^ 0v 1^ 1v 2^ 2v 3^ 3v . . .".split():
         yield f"1f1b: {rows(PAGES['1f1b'], 'GPU 3')}"
+    if rows(PAGES["pipedream"], "GPU 3")[0][:9] != ". . . 0^ 0v 1^ 1v 2^ 2v".split():
+        yield f"pipedream: {rows(PAGES['pipedream'], 'GPU 3')}"
+    for name, legend in (("pipedream", True), ("dp", False)):
+        if ("; numbers are micro-batches" in PAGES[name]) != legend:
+            yield f"{name}: its legend"
     if rows(PAGES["single"], "activations")[0] != [str(min(k, 19 - k)) for k in range(1, 19)]:
         yield f"single: {rows(PAGES['single'], 'activations')}"
 

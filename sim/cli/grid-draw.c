@@ -61,8 +61,15 @@ set_number (Line *line, guint column, double value)
   cell->style = value == 0 ? PSI_STYLE_DIM : PSI_STYLE_PLAIN;
 }
 
+/* The number of an op's micro-batch; where a step has a single one, they count on from step to step. */
+static guint
+number_of (const PsiGrid *grid, const PsiGridOp *op, guint step)
+{
+  return grid->n_micro_batches == 1 ? step : (guint) op->micro_batch;
+}
+
 static void
-append_micro_batch (const PsiGrid *grid, GString *text, gint32 micro_batch)
+append_micro_batch (const PsiGrid *grid, GString *text, guint micro_batch)
 {
   if (grid->n_micro_batches == 3)
     g_string_append_c (text, "bry"[micro_batch]);
@@ -94,11 +101,11 @@ draw_op (const PsiGrid *grid, const PsiGridOp *op, guint step, Line *line, gbool
       else if (cell->mark == marks[op->kind]) /* "b^" and "r^" are "br^" */
         g_string_truncate (cell->text, cell->text->len - 1);
       if (has_micro_batch)
-        append_micro_batch (grid, cell->text, op->micro_batch);
+        append_micro_batch (grid, cell->text, number_of (grid, op, step));
       if (has_stage)
         g_string_append_printf (cell->text, "%d", op->stage + 1);
       g_string_append_c (cell->text, marks[op->kind]);
-      cell->style = cell->mark == 0 ? micro_batch_styles[(guint) op->micro_batch % G_N_ELEMENTS (micro_batch_styles)]
+      cell->style = cell->mark == 0 ? micro_batch_styles[number_of (grid, op, step) % G_N_ELEMENTS (micro_batch_styles)]
                                     : PSI_STYLE_PLAIN;
       cell->mark = marks[op->kind];
     }
@@ -332,7 +339,7 @@ append_legend (const PsiGrid *grid, PsiGridRows rows, GString *out)
   survey_gpu (grid, op->gpu, &has_stages, &has_micro_batches);
   if (grid->n_micro_batches == 3 && ((rows & PSI_GRID_STAGES) || has_micro_batches))
     g_string_append (text, "; b, r, y: the three micro-batches");
-  append_micro_batch (grid, name, op->micro_batch);
+  append_micro_batch (grid, name, (guint) op->micro_batch);
   if ((rows & PSI_GRID_GPUS) && has_stages)
     {
       if (has_micro_batches)
@@ -341,6 +348,8 @@ append_legend (const PsiGrid *grid, PsiGridRows rows, GString *out)
       else
         g_string_append (text, "; GPU rows show the stage");
     }
+  else if (grid->n_micro_batches != 3)
+    g_string_append (text, "; numbers are micro-batches");
   g_string_append (out, "  ");
   psi_append_wrapped (out, text->str, 2, PAGE_WIDTH);
 }
