@@ -211,6 +211,33 @@ test_sent (void)
     }
 }
 
+/* The report says what is trained, and on how many tokens. */
+static void
+test_described (void)
+{
+  static const struct
+  {
+    const char *flags, *says;
+  } cases[] = {
+    { "model=llama-2-7b sequence=2048", "llama: 32 layers, hidden 4096, heads 32/32, ffn 11008, vocabulary 32000, "
+                                        "sequence 2048" },
+    { "model=gpt2 lora_rank=8", "vocabulary 50257, sequence 1024, LoRA of rank 8 on q,v" },
+    { "model=gpt2 lora_rank=4 lora_targets=v,up,o,q,k lora_base=nf4", "LoRA of rank 4 on attention,up over nf4" },
+    { "model=llama-2-7b lora_rank=4 lora_targets=mlp,attention", "LoRA of rank 4 on all" },
+    { "model=t5-11b decoder_sequence=128", "vocabulary 32128, sequence 512, of the decoder 128" },
+    { "model=vit-b16", "ffn 3072, sequence 197" }
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PsiReport) report = try_flags (cases[i].flags, FALSE, &error);
+
+      g_assert_no_error (error);
+      g_assert_true (g_str_has_suffix (report->model_description, cases[i].says));
+    }
+}
+
 static void
 test_errors (void)
 {
@@ -244,6 +271,7 @@ main (int argc, char **argv)
   g_test_add_func ("/adapters/kept", test_kept);
   g_test_add_func ("/adapters/flops", test_flops);
   g_test_add_func ("/adapters/sent", test_sent);
+  g_test_add_func ("/adapters/described", test_described);
   g_test_add_func ("/adapters/errors", test_errors);
   return g_test_run ();
 }

@@ -26,6 +26,8 @@
 
 #include <string.h>
 
+#define N_GROUPS 3
+
 static const struct
 {
   const char *word;
@@ -38,6 +40,7 @@ static const struct
   { "gate", PSI_TARGET_GATE },
   { "up", PSI_TARGET_UP },
   { "down", PSI_TARGET_DOWN },
+  /* N_GROUPS of several, the widest last. */
   { "attention", PSI_TARGET_Q | PSI_TARGET_K | PSI_TARGET_V | PSI_TARGET_O },
   { "mlp", PSI_TARGET_GATE | PSI_TARGET_UP | PSI_TARGET_DOWN },
   { "all", PSI_TARGETS_ALL },
@@ -97,6 +100,30 @@ psi_adapters_read (const PsiSettings *settings, PsiAdapters *ret_adapters, GErro
     adapters.base++;
   *ret_adapters = adapters;
   return TRUE;
+}
+
+void
+psi_adapters_describe (const PsiAdapters *adapters, GString *out)
+{
+  const char *before = " on ";
+  guint left = adapters->targets;
+
+  if (adapters->rank == 0)
+    return;
+  g_string_append_printf (out, ", LoRA of rank %" G_GINT64_FORMAT, adapters->rank);
+  /* The widest word first: "attention", not "q,k,v,o". */
+  for (guint n = 0; n < G_N_ELEMENTS (words); n++)
+    {
+      guint i = n < N_GROUPS ? (guint) G_N_ELEMENTS (words) - 1 - n : n - N_GROUPS;
+
+      if ((left & words[i].targets) != words[i].targets)
+        continue;
+      g_string_append_printf (out, "%s%s", before, words[i].word);
+      before = ",";
+      left &= ~words[i].targets;
+    }
+  if (adapters->base != PSI_BASE_WIDE)
+    g_string_append_printf (out, " over %s", base_names[adapters->base]);
 }
 
 gint64

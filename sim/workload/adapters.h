@@ -36,6 +36,10 @@ typedef struct
  * beside it. *ret_adapters is untouched on failure. */
 gboolean psi_adapters_read (const PsiSettings *settings, PsiAdapters *ret_adapters, GError **error);
 
+/* Append ", LoRA of rank 8 on q,v" or, beside narrow weights, ", LoRA of rank 8 on q,v over nf4"; nothing without
+ * adapters. */
+void psi_adapters_describe (const PsiAdapters *adapters, GString *out);
+
 /* Bytes of a frozen matrix of `rows` x `columns` elements stored in a narrow format; rows x columns x wide_bytes if it
  * is not. */
 gint64 psi_base_bytes (PsiBaseFormat base, gint64 rows, gint64 columns, guint wide_bytes);

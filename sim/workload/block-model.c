@@ -88,6 +88,25 @@ count_built (const PsiFamily *family, const PsiModelDimensions *dimensions)
   return sum;
 }
 
+/* What is trained, in words: dimensions, tokens, adapters. */
+static char *
+describe (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence)
+{
+  GString *text = g_string_new (d->family);
+
+  g_string_append_printf (text,
+                          ": %" G_GINT64_FORMAT " layers, hidden %" G_GINT64_FORMAT ", heads %" G_GINT64_FORMAT
+                          "/%" G_GINT64_FORMAT ", ffn %" G_GINT64_FORMAT,
+                          d->layers + d->decoder_layers, d->hidden, d->heads, d->kv_heads, d->ffn);
+  if (d->vocab > 0)
+    g_string_append_printf (text, ", vocabulary %" G_GINT64_FORMAT, d->vocab);
+  g_string_append_printf (text, ", sequence %" G_GINT64_FORMAT, sequence);
+  if (d->decoder_sequence > 0)
+    g_string_append_printf (text, ", of the decoder %" G_GINT64_FORMAT, d->decoder_sequence);
+  psi_adapters_describe (&lowering->adapters, text);
+  return g_string_free (text, FALSE);
+}
+
 static PsiModel *
 expand_built (const PsiFamily *family, const PsiModelDimensions *d, const PsiLowering *lowering, GError **error)
 {
@@ -111,10 +130,7 @@ expand_built (const PsiFamily *family, const PsiModelDimensions *d, const PsiLow
   model->frozen_flops_per_sample = frozen_flops / (double) MAX (lowering->micro_batch, 1);
   model->tokens_per_sample = sequence;
   model->parameters = count_built (family, d);
-  model->description =
-      g_strdup_printf ("%s: %" G_GINT64_FORMAT " layers, hidden %" G_GINT64_FORMAT ", heads %" G_GINT64_FORMAT
-                       "/%" G_GINT64_FORMAT ", ffn %" G_GINT64_FORMAT ", vocabulary %" G_GINT64_FORMAT,
-                       d->family, d->layers + d->decoder_layers, d->hidden, d->heads, d->kv_heads, d->ffn, d->vocab);
+  model->description = describe (d, lowering, sequence);
   return model;
 }
 
