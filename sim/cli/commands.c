@@ -176,8 +176,10 @@ const PsiCommand psi_commands[] = {
     .arguments = "OP [--machine M] [--gpus N]",
     .help = "time and bandwidth of one collective from 8 B to 1 GiB",
     .details =
-        "The columns are those of nccl-tests, so that a log of it can be held beside them. Of the keys, machine, "
-        "gpus, gpus_per_node and internode count; without gpus one node is taken.",
+        "The columns are those of nccl-tests, so that a log of it can be held beside them. OP is one of 'psisim list "
+        "collectives'. Of the keys, machine, gpus, gpus_per_node, network and internode count; without gpus one node "
+        "is "
+        "taken.",
     .min_words = 1,
     .max_words = 1,
     .keys = TRUE,
