@@ -80,14 +80,21 @@ const COLUMNS = [
   ["delay", plan => plan.update.delay_mean, v => digits(v), -1],
 ];
 
+/* Of one step of each plan, in samples. */
+function batchesDiffer(plans) {
+  const batches = plans.map(plan => plan.throughput.samples_per_s * plan.step_time_s).filter(batch => batch > 0);
+  return Math.max(...batches) > Math.min(...batches) * (1 + 1e-9);
+}
+
 function comparison(select) {
   const { plans } = report;
   const tokens = plans.some(plan => !dash(plan.throughput.tokens_per_s));
   const columns = COLUMNS.filter(([name, get]) => name !== (tokens ? "samples/s" : "tokens/s") && plans.some(plan => !dash(get(plan))));
-  const best = columns.map(([, get, , wanted]) => {
+  const differ = batchesDiffer(plans);
+  const best = columns.map(([name, get, , wanted]) => {
     const values = plans.filter(plan => plan.verdict !== "oom").map(get).filter(value => typeof value === "number");
     const most = Math.max(...values), least = Math.min(...values);
-    return wanted === 0 || values.length < 2 || most === least ? NaN : wanted > 0 ? most : least > 0 ? least : NaN;
+    return wanted === 0 || (name === "step" && differ) || values.length < 2 || most === least ? NaN : wanted > 0 ? most : least > 0 ? least : NaN;
   });
   const slowest = Math.max(...plans.map(plan => plan.step_time_s), 1e-15);
   const fullest = plans.map(fullestOf), capacity = plans[0].memory.capacity_bytes, scale = memoryScale(fullest, capacity);
@@ -100,7 +107,8 @@ function comparison(select) {
           const value = get(plan);
           return h("td", { class: name === "verdict" ? value : value === best[c] && plan.verdict !== "oom" ? "best" : null }, dash(value) ? "–" : text(value));
         })))))),
-    h("p", { class: "small soft" }, "★ best of the plans that fit. Peak: allocated by tensors on the fullest GPU; device: as nvidia-smi shows it. Chain: most messages that must pass one after another between two ops. Delay: mean age of the gradients in steps."),
+    h("p", { class: "small soft" }, "★ best of the plans that fit. Peak: allocated by tensors on the fullest GPU; device: as nvidia-smi shows it. Chain: most messages that must pass one after another between two ops. Delay: mean age of the gradients in steps, in updates where the rule is asynchronous.",
+      differ ? ` The plans differ in samples per step: ${tokens ? "tokens" : "samples"} per second compare, steps do not.` : ""),
     h("h2", {}, "Where a step goes"),
     h("div", { class: "bars figure" }, plans.map(plan => timeBar(plan.name, plan.time, slowest, timeText(plan.step_time_s)))),
     usedLegend(plans.map(plan => timesOf(plan.time)), "t", TIME_WORDS),
@@ -299,8 +307,9 @@ function choose(p, jump) {
 page.append(...header(), ...(report.plans.length > 1 ? comparison(choose).flat(Infinity) : []), tabs, detail,
   h("footer", { class: "small soft" }, `psisim ${report.psisim}. A simulation: numbers from a datasheet machine are estimates. Digest${report.plans.length > 1 ? "s" : ""}: ${report.plans.map(plan => plan.digest).join(", ")}.`));
 /* First the fastest plan that fits. */
+const secondsOfSample = plan => plan.throughput.samples_per_s > 0 ? 1 / plan.throughput.samples_per_s : plan.step_time_s;
 choose(report.plans.reduce((best, plan, p) => {
-  const better = (plan.verdict !== "oom") - (report.plans[best].verdict !== "oom") || report.plans[best].step_time_s - plan.step_time_s;
+  const better = (plan.verdict !== "oom") - (report.plans[best].verdict !== "oom") || secondsOfSample(report.plans[best]) - secondsOfSample(plan);
   return better > 0 ? p : best;
 }, 0), false);
 
