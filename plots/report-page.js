@@ -191,6 +191,33 @@ function criticalPath(plan) {
   ];
 }
 
+function rateText(v) {
+  if (dash(v)) return "no rate";
+  const units = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"];
+  let u = 0;
+  for (; v >= 999.5 && u + 1 < units.length; u++) v /= 1000;
+  return `${Number(v.toPrecision(3))} ${units[u]}`;
+}
+
+function whatHelps(plan) {
+  const helps = plan.what_helps;
+  if (!helps) return "";
+  const table = (headings, rows) => h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, headings.map(text => h("th", {}, text)))),
+    h("tbody", {}, rows.map(row => h("tr", {}, row.map(cell => h("td", {}, cell)))))));
+  const times = helps.speedup_over_one_gpu;
+  return [
+    helps.links.length ? [h("h2", {}, "Bandwidth it needs"),
+      table(["links", "now", "a tenth longer at", "twice as long at", "never below"], helps.links.map(link => [`${link.tier}, ${link.link}`,
+        dash(link.bytes_per_s) ? "–" : rateText(link.bytes_per_s), rateText(link.tenth_longer_bytes_per_s), rateText(link.twice_as_long_bytes_per_s), timeText(link.step_time_unlimited_s)])),
+      h("p", { class: "small soft" }, "Of one GPU, one direction; against links of that tier that carry any number of bytes at once: then the step would take the time on the right.")] : "",
+    helps.degrees.length ? [h("h2", {}, "One step larger"),
+      table(["change", "GPUs", "verdict", "peak memory", "step time", "samples/s", "against now"], helps.degrees.map(row => [h("code", {}, row.set), String(row.gpus), row.verdict,
+        bytesText(row.peak_bytes), timeText(row.step_time_s), countText(row.samples_per_s),
+        `${row.samples_per_s < plan.throughput.samples_per_s ? "−" : "+"}${percentText(Math.abs(row.samples_per_s / plan.throughput.samples_per_s - 1))}`]))] : "",
+    plan.gpus > 1 && times > 0 ? h("p", {}, `${plan.gpus} GPUs do ${times >= 1 ? `${digits(times)} times the work of` : `${digits(1 / times)} times less than`} one${helps.one_gpu_verdict === "oom" ? " (which would not have the memory)" : ""}.`) : "",
+  ];
+}
+
 function timeSplit(plan) {
   const main = plan.time_detail, values = timesOf(plan.time);
   const rows = main.ranks.length <= 64 ? main.ranks : main.ranks.slice(0, 64);
@@ -298,7 +325,7 @@ function choose(p, jump) {
   tip.hidden = true;
   detail.replaceChildren(...[
     h("h2", {}, plan.name === "plan" ? "The plan" : `Plan ${plan.name}`), h("p", { class: "soft" }, `${plan.gpus} GPU${plan.gpus === 1 ? "" : "s"}: ${plan.layout}`),
-    verdict(plan), cards(plan), advice(plan), figures(plan, curves.plans[p]), timeSplit(plan), criticalPath(plan), memoryByStage(plan), communication(plan), notes(plan),
+    verdict(plan), cards(plan), advice(plan), figures(plan, curves.plans[p]), timeSplit(plan), criticalPath(plan), whatHelps(plan), memoryByStage(plan), communication(plan), notes(plan),
   ].flat(Infinity).filter(Boolean));
   for (const chart of charts) chart.draw();
   if (jump) tabs.scrollIntoView({ block: "start" });

@@ -27,7 +27,8 @@ PICTURES = sys.argv[2] if len(sys.argv) > 2 else None
 FOLDER = tempfile.TemporaryDirectory(prefix="psisim-report-")
 PAGES = {
     "compare": "compare --model llama-2-7b --machine a100 --gpus 8 --plans dp,zero-3,cdp-v2,cdp-zero --micro-batch 1",
-    "pipeline": "run --model llama-2-7b --machine a100 --gpus 8 --dp 2 --pp 4 --micro-batches 8 --micro-batch 1 --critical-path",
+    "batches": "compare --model llama-2-7b --machine a100 --gpus 8 --plans zero-3,1f1b --micro-batches 4",
+    "pipeline": "run --model llama-2-7b --machine a100 --gpus 8 --dp 2 --pp 4 --micro-batches 8 --micro-batch 1 --critical-path --what-helps",
     "uniform": "run --model uniform --plan cdp-v2 --workers 4 --stages 4",
     "deep": "run --model uniform --plan 1f1b --pp 64 --micro-batches 128",
     "oom": "run --model llama-2-70b --machine a100 --gpus 8 --plan dp",
@@ -126,6 +127,12 @@ def page(browser, name, arguments):
     for word in (plan["verdict"].upper(), "Assumptions", "One step", "Memory over the step"):
         if word not in text:
             yield f"'{word}' is not on the page"
+    for option, heading in (("--critical-path", "Critical path"), ("--what-helps", "Bandwidth it needs"), ("--what-helps", "One step larger")):
+        if (option in arguments) != (heading in text):
+            yield f"'{heading}' is {'not ' if option in arguments else ''}on the page"
+    differs = "The plans differ in samples per step" in text
+    if differs != (name == "batches"):
+        yield f"the page says {'' if differs else 'not '}that the plans' batches differ"
     if "undefined" in text or "NaN" in text or "[object" in text:
         yield "the page says undefined, NaN or [object"
     if browser.run("return document.documentElement.scrollWidth > innerWidth"):
