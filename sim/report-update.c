@@ -53,7 +53,8 @@ psi_report_fill_update (PsiPlanReport *plan, const PsiStep *step, const PsiRun *
         plan->assumptions,
         g_strdup_printf ("workers begin evenly spread; a step is the mean time of %u updates, delays count "
                          "updates; the server updates beside the work of its own GPU, without buffers for what "
-                         "arrives",
+                         "arrives; the worker of that GPU sends nothing, so where links are slow it makes more of the "
+                         "updates than the others",
                          step->plan->dp));
 }
 
