@@ -252,6 +252,33 @@ test_csv (void)
       g_assert_cmpstr (header->pdata[i], !=, header->pdata[k]);
 }
 
+/* What one plan alone has is a column for all of them, whichever comes first. */
+static void
+test_csv_uneven (void)
+{
+  for (guint with = 0; with < 2; with++)
+    {
+      g_autoptr (PsiReport) report = fixture_report ();
+      PsiPlanReport *without = report->plans->pdata[1 - with];
+
+      g_assert_nonnull (((PsiPlanReport *) report->plans->pdata[with])->critical_path);
+      g_clear_pointer (&without->critical_path, psi_critical_path_free);
+      g_autofree char *text = psi_report_to_csv (report);
+      const char *rest = text;
+      g_autoptr (GPtrArray) header = cells_of (&rest), first = cells_of (&rest), second = cells_of (&rest);
+
+      g_assert_cmpstr (rest, ==, "");
+      g_assert_cmpuint (header->len, ==, first->len);
+      g_assert_cmpuint (header->len, ==, second->len);
+      g_assert_cmpstr (cell (header, with == 0 ? first : second, "critical_path.duration_s"), !=, "");
+      g_assert_cmpstr (cell (header, with == 0 ? second : first, "critical_path.duration_s"), ==, "");
+      for (guint i = 0; i < header->len; i++)
+        g_assert_cmpstr (header->pdata[i], !=, "critical_path");
+      g_assert_cmpstr (header->pdata[header->len - 1], ==, "digest");
+      g_assert_cmpuint (strlen (second->pdata[second->len - 1]), >, 0);
+    }
+}
+
 static void
 test_csv_without_plans (void)
 {
@@ -273,6 +300,7 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/report/nulls", test_nulls);
   g_test_add_func ("/sim/report/escapes", test_escapes);
   g_test_add_func ("/sim/report/csv", test_csv);
+  g_test_add_func ("/sim/report/csv-uneven", test_csv_uneven);
   g_test_add_func ("/sim/report/csv-without-plans", test_csv_without_plans);
   return g_test_run ();
 }
