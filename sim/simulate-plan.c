@@ -90,7 +90,10 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
     return NULL;
   PsiPlanReport *filled = options->fit_only ? psi_plan_report_fill_fit (name, step, run)
                                             : psi_plan_report_fill (name, step, run, options->curves);
-  if (options->critical_path && run->paces_ps == NULL) /* ranks at paces of their own have no step in common */
+  if (options->critical_path && (plan->asynchronous || run->paces_ps != NULL))
+    g_ptr_array_add (filled->warnings,
+                     g_strdup ("no critical path: workers that do not wait for each other have no step in common"));
+  else if (options->critical_path)
     filled->critical_path = psi_critical_path_new (step, run);
   if (trials.n > 0)
     psi_plan_report_set_trials (filled, step, &trials);

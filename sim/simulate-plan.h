@@ -20,7 +20,7 @@ typedef struct
   gboolean skips_misfits; /* no step time for a plan that cannot fit */
   gboolean what_helps;    /* look for what would make the plan faster */
   double link_factors[2]; /* times the rate of links inside a node and between nodes; 0 = as they are */
-  gboolean critical_path; /* tell which ops decide the step time */
+  gboolean critical_path; /* tell which ops decide the step time; not where workers do not wait */
   gboolean advice;        /* look for changes that fit when the plan does not */
   PsiObserver observe;
   gpointer observe_data;

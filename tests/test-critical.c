@@ -224,6 +224,29 @@ test_jitter (void)
   check_sums (plan);
 }
 
+/* Workers that do not wait for each other have no path in common, and are told so. */
+static void
+test_asynchronous (void)
+{
+  static const char *const flags[] = { "model=gpt2-xl machine=a100 plan=async gpus=4",
+                                       "model=uniform plan=async workers=4 slow_rank=3:1.5" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (flags); i++)
+    {
+      g_autoptr (PsiSettings) settings = settings_of (flags[i]);
+      const PsiSimulateOptions options = { .critical_path = TRUE };
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PsiPlanReport) plan = psi_simulate_plan ("plan", settings, &options, NULL, &error);
+      gboolean told = FALSE;
+
+      g_assert_no_error (error);
+      g_assert_null (plan->critical_path);
+      for (guint k = 0; k < plan->warnings->len; k++)
+        told |= g_str_has_prefix (plan->warnings->pdata[k], "no critical path: ");
+      g_assert_true (told);
+    }
+}
+
 /* Two messages over one link take twice as long as each by itself. */
 static void
 test_shared_link (void)
@@ -273,6 +296,7 @@ main (int argc, char **argv)
     }
   g_test_add_func ("/sim/critical/collapse", test_collapse);
   g_test_add_func ("/sim/critical/jitter", test_jitter);
+  g_test_add_func ("/sim/critical/asynchronous", test_asynchronous);
   g_test_add_func ("/engine/critical/shared-link", test_shared_link);
   return g_test_run ();
 }
