@@ -198,6 +198,14 @@ def check_plot():
         for wanted in ("activations.svg", "cdp-v2-timeline.png", "dp-timeline.svg"):
             if wanted not in files:
                 yield f"no {wanted} among {sorted(files)}"
+        # A title names the plan if it has a name.
+        for words, title in ((["--plan", "gpipe"], "One step: uniform, plan gpipe"), (["--schedule", "gpipe"], "One step: uniform")):
+            printed("run", "--model", "uniform", *words, "--pp", "2", "--plot", os.path.join(folder, words[1] + words[0]))
+            name = "gpipe" if words[0] == "--plan" else "plan"
+            with open(os.path.join(folder, words[1] + words[0], name + "-timeline.svg"), encoding="utf-8") as file:
+                text = re.sub(r"<[^>]*>", "\n", file.read())
+            if title not in text.split("\n"):
+                yield f"{words}: no title '{title}'"
 
 
 tap.run([

@@ -123,7 +123,9 @@ add_plan_figures (GPtrArray *figures, const PsiReport *report, guint plan_index)
   char step[G_ASCII_DTOSTR_BUF_SIZE];
 
   g_ascii_dtostr (step, sizeof step, (double) psi_plan_window_ps (plan) / 1e12);
-#define TITLE(what) g_strdup_printf ("%s: %s, plan %s", what, model, plan->name)
+  /* "plan" is what flags alone are called. */
+  gboolean is_named = strcmp (plan->name, "plan") != 0;
+#define TITLE(what) g_strdup_printf ("%s: %s%s%s", what, model, is_named ? ", plan " : "", is_named ? plan->name : "")
   add_figure (figures, "memory.gp", g_strconcat (stem, "-memory", NULL), psi_plot_data_memory (plan),
               TITLE ("Memory of the fullest GPU"), number_text (capacity_bytes), NULL);
   data = psi_plot_data_memory_classes (plan, &n_rows);
