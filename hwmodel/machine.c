@@ -367,6 +367,17 @@ add_entry (GPtrArray *entries, const char *name, char *summary)
   g_ptr_array_add (entries, entry);
 }
 
+/* The description, and the networks that there could be instead. */
+static char *
+summarize (const PsiMachine *machine)
+{
+  GString *text = g_string_new (machine->description);
+
+  for (guint i = 0; machine->networks && i < machine->networks->len; i++)
+    g_string_append_printf (text, ", or %s", g_array_index (machine->networks, PsiLink, i).name);
+  return g_string_free (text, FALSE);
+}
+
 GPtrArray *
 psi_machine_list (void)
 {
@@ -376,7 +387,7 @@ psi_machine_list (void)
     {
       g_autoptr (GError) error = NULL;
       g_autoptr (PsiMachine) machine = psi_machine_load (*preset, &error);
-      add_entry (entries, *preset, g_strdup (machine ? machine->description : error->message));
+      add_entry (entries, *preset, machine ? summarize (machine) : g_strdup (error->message));
     }
   for (guint i = 0; i < G_N_ELEMENTS (aliases); i++)
     add_entry (entries, aliases[i].alias, g_strconcat ("= ", aliases[i].name, NULL));

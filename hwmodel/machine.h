@@ -148,7 +148,7 @@ void psi_machine_scale_links (PsiMachine *machine, double inside, double between
 typedef struct
 {
   char *name;    /* "a100" */
-  char *summary; /* "NVIDIA A100-SXM4-80GB, 79.2 GiB, ..." or "= a100-sxm-80" */
+  char *summary; /* "NVIDIA A100-SXM4-80GB, 79.2 GiB, ...; hdr200 200 Gb/s, or efa" or "= a100-sxm-80" */
 } PsiMachineEntry;
 
 /* All presets by name, then the aliases. A preset that cannot be read has the error as its summary.
