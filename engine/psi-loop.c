@@ -513,7 +513,7 @@ psi_loop_keep_sums (PsiLoop *loop, guint64 *ret_weight)
 {
   guint64 weight = 0;
 
-  while (loop->streams[loop->reference].length == 0)
+  while (loop->reference + 1 < loop->n_streams && loop->streams[loop->reference].length == 0)
     loop->reference++;
   for (guint32 s = 0; s < loop->n_streams; s++)
     for (guint32 i = 0; i < loop->streams[s].length; i++)

@@ -244,7 +244,9 @@ fill_run (const PsiLoop *loop, PsiRun *run, const PsiPaceMark *mark, PsiTime now
   run->period_ps = one ? span_ps : rate > 0 ? llround (n_used / rate) : span_ps;
   run->n_lags = loop->pace->lags->len - mark->n_lags;
   g_free (run->lags);
-  run->lags = g_memdup2 ((guint32 *) (void *) loop->pace->lags->data + mark->n_lags, run->n_lags * sizeof *run->lags);
+  run->lags = run->n_lags == 0 ? NULL
+                               : g_memdup2 (&g_array_index (loop->pace->lags, guint32, mark->n_lags),
+                                            run->n_lags * sizeof *run->lags);
   g_clear_pointer (&run->paces_ps, g_free);
   g_clear_pointer (&run->splits, g_free);
   if (one)

@@ -46,7 +46,7 @@ USAGE = [
     ("explain --critical-path", "--critical-path is not an option of 'explain'"),
     ("explain --what-helps", "--what-helps is not an option of 'explain'"),
     ("run --critical-path=1", "--critical-path takes no value"),
-    ("run --update asynchron", "'asynchron' is not one of synchronous, cyclic-v1, cyclic-v2, asynchronous"),
+    ("run --update asynchronos", "'asynchronos' is not one of synchronous, cyclic-v1, cyclic-v2, asynchronous"),
     ("run --mico-batch 2", "unknown option '--mico-batch' (did you mean '--micro-batch'?)"),
     ("run --qqqqqqqq 2", "unknown option '--qqqqqqqq'"),
     ("run -x", "unknown option '-x'"),

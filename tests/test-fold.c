@@ -369,6 +369,7 @@ test_windows (void)
       g_assert_true (psi_world_folds_hold (world) == cases[c].holds);
       g_autoptr (PsiRun) run = psi_run (world, NULL, &error);
       g_assert_no_error (error);
+      g_assert_cmpint (run->period_ps, >, 0);
     }
 }
 

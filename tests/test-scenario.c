@@ -221,8 +221,8 @@ test_refused_text (void)
     { "[plan dp]\nmicro_batch = two\n", ": [plan dp] micro_batch: 'two' is not a whole number" },
     { "[plan]\ntp = 2#x\n", ": [plan] tp: '2#x' is not a whole number" },
     { "[plan]\nplan = dpp\n", ": [plan] plan: unknown plan 'dpp' (did you mean 'dp'?)" },
-    { "[plan]\nupdate = asynchron\n",
-      ": [plan] update: 'asynchron' is not one of synchronous, cyclic-v1, cyclic-v2, asynchronous; did "
+    { "[plan]\nupdate = asynchronos\n",
+      ": [plan] update: 'asynchronos' is not one of synchronous, cyclic-v1, cyclic-v2, asynchronous; did "
       "you mean 'asynchronous'?" },
     { "[plan]\nplan = dp\n[plan tp]\n",
       ": [plan] plan: beside [plan NAME], [plan] holds what they share and names no strategy" },

@@ -27,18 +27,18 @@ typedef enum
   PSI_OPTION_TIMELINE_RANKS,
   PSI_OPTION_REPORT,
   PSI_OPTION_CRITICAL_PATH,
-  PSI_OPTION_OUTPUT,    /* FILE */
-  PSI_OPTION_BACKEND,   /* calibrate: cuda, host */
-  PSI_OPTION_BUDGET,    /* calibrate: seconds */
-  PSI_OPTION_VERIFY,    /* calibrate: also train for real and compare */
-  PSI_OPTION_OPERATION, /* fit: the collective of a log that does not say it */
-  PSI_OPTION_ALGORITHM, /* collective: instead of the one NCCL would choose */
-  PSI_OPTION_SOURCE,    /* fit: where others' numbers come from */
-  PSI_OPTION_STEPS,     /* train, converge */
-  PSI_OPTION_DATA,      /* train, converge: what to train on */
-  PSI_OPTION_RATE,      /* train, converge: learning rate */
+  PSI_OPTION_OUTPUT,     /* FILE */
+  PSI_OPTION_BACKEND,    /* calibrate: cuda, host */
+  PSI_OPTION_BUDGET,     /* calibrate: seconds */
+  PSI_OPTION_VERIFY,     /* calibrate: also train for real and compare */
+  PSI_OPTION_OPERATION,  /* fit: the collective of a log that does not say it */
+  PSI_OPTION_ALGORITHM,  /* collective: instead of the one NCCL would choose */
+  PSI_OPTION_SOURCE,     /* fit: where others' numbers come from */
+  PSI_OPTION_STEPS,      /* train, converge */
+  PSI_OPTION_DATA,       /* train, converge: what to train on */
+  PSI_OPTION_RATE,       /* train, converge: learning rate */
   PSI_OPTION_WHAT_HELPS, /* run, compare: simulate what would make it faster */
-  PSI_OPTION_STRICT,    /* validate: rows with tight = yes only */
+  PSI_OPTION_STRICT,     /* validate: rows with tight = yes only */
   PSI_N_OPTIONS
 } PsiOptionId;
 

@@ -25,11 +25,11 @@ typedef enum
 /* Append the grid, the activations in each slot and what is sent at its end.
  *
  * Cells: `b^` forward, `bv` backward, `bw` weight half. As in Figure 1 of arXiv 2403.08837 three micro-batches are b, r
- * and y; other numbers of them are 0, 1, 2, ...; where a step has one, they count the steps. A GPU that has one micro-batch and several stages shows the stage, from
- * 1; one with several of both shows both.
- * Activations are counted in stages of one micro-batch (Psi_A / K); what a slot's op makes or gives back counts for the
- * whole slot. Gradients and parameters are counted in stages (Psi_P / K), other traffic in boundary tensors (Psi_int);
- * with several steps traffic is shown from the second on, when it repeats. */
+ * and y; other numbers of them are 0, 1, 2, ...; where a step has one, they count the steps. A GPU that has one
+ * micro-batch and several stages shows the stage, from 1; one with several of both shows both. Activations are counted
+ * in stages of one micro-batch (Psi_A / K); what a slot's op makes or gives back counts for the whole slot. Gradients
+ * and parameters are counted in stages (Psi_P / K), other traffic in boundary tensors (Psi_int); with several steps
+ * traffic is shown from the second on, when it repeats. */
 void psi_grid_append (const PsiGrid *grid, PsiGridRows rows, double psi_p_bytes, double psi_int_bytes, GString *out,
                       const PsiTerminal *terminal);
 
