@@ -166,6 +166,34 @@ test_branches (void)
     }
 }
 
+/* No pipeline waits in a circle: neither branches that cross several cuts, nor groups of micro-batches longer than the
+ * pipeline that a framework sends before it computes on. */
+static void
+test_no_circle (void)
+{
+  static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zb-h1" };
+  static const char *const models[] = { "model=uniform", "model=resnet-50" };
+  static const guint micro_batches[] = { 1, 3, 5, 7, 8, 16 };
+
+  for (guint m = 0; m < 2; m++)
+    for (guint s = 0; s < G_N_ELEMENTS (schedules); s++)
+      for (guint ranks = 2; ranks <= (m == 0 ? 5 : 16); ranks += m == 0 ? 1 : 7)
+        for (guint vpp = 1; vpp <= (s == 0 || s == 3 || ranks == 16 ? 1 : 4); vpp++)
+          for (guint n = 0; n < (ranks > 5 ? 3 : G_N_ELEMENTS (micro_batches)); n++)
+            {
+              gint64 traffic[2];
+
+              for (guint waits = 0; waits < 2; waits++)
+                {
+                  g_autoptr (PsiReport) report =
+                      run_flags (FALSE, "%s machine=a100 schedule=%s pp=%u vpp=%u micro_batches=%u framework=%s",
+                                 models[m], schedules[s], ranks, vpp, micro_batches[n], waits ? "megatron" : "pytorch");
+                  traffic[waits] = plan_of (report)->by_kind[PSI_TRAFFIC_BOUNDARY];
+                }
+              g_assert_cmpint (traffic[0], ==, traffic[1]);
+            }
+}
+
 /* Recompute full: a forward more in every backward, one boundary tensor kept. */
 static void
 test_recompute (void)
@@ -189,6 +217,7 @@ main (int argc, char **argv)
   g_test_add_func ("/model/pipeline/few-micro-batches", test_few_micro_batches);
   g_test_add_func ("/model/pipeline/interleaved", test_interleaved);
   g_test_add_func ("/model/pipeline/no-flush", test_no_flush);
+  g_test_add_func ("/model/pipeline/no-circle", test_no_circle);
   g_test_add_func ("/model/pipeline/recompute", test_recompute);
   g_test_add_func ("/model/model-parallel/naive", test_naive);
   g_test_add_func ("/model/model-parallel/ten-gpus", test_ten_gpus);

@@ -7,8 +7,6 @@
  * keep is computed again at the start of a layer's backward. */
 #include "step.h"
 
-#define NO_PART G_MAXUINT
-
 enum
 {
   IN_FORWARD,
@@ -63,16 +61,38 @@ gate_receive (PsiStepRank *rank, PsiOpId op)
   g_array_append_val (rank->receives, gate);
 }
 
-/* A boundary tensor leaves. Frameworks that wait for it do nothing else before; zero-bubble schedules never wait. */
+/* Frameworks that wait for a boundary tensor to leave do nothing else before; zero-bubble schedules never wait, and
+ * several parts a rank only hand on from one to the next: where branches cross cuts, nobody knows a framework that
+ * waits. */
+static gboolean
+waits_for_sends (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+
+  return plan->framework->blocking_sends && plan->pp > 1 && (step->is_chain || step->schedule->n_chunks == 1) &&
+         (plan->schedule == &psi_schedule_1f1b || plan->schedule == &psi_schedule_interleaved ||
+          plan->schedule == &psi_schedule_gpipe);
+}
+
 static void
 note_send (const PsiStep *step, PsiStepRank *rank, PsiOpId op)
 {
-  const PsiPlan *plan = step->plan;
-  gboolean waits = plan->schedule == &psi_schedule_1f1b || plan->schedule == &psi_schedule_interleaved ||
-                   plan->schedule == &psi_schedule_gpipe;
-
-  if (plan->framework->blocking_sends && waits && plan->pp > 1)
+  if (waits_for_sends (step))
     g_array_append_val (rank->sends, op);
+}
+
+/* Is a boundary tensor that its sender waits for taken in as soon as it comes, long before it is used? From the last
+ * rank of a pipeline to the first, or back, it is where groups of micro-batches are longer than the pipeline: Megatron
+ * keeps buffers for those. Otherwise nobody would begin: the last rank would wait for the first, which has the whole
+ * group to send before it takes anything. */
+static gboolean
+is_taken_early (const PsiStep *step, guint to)
+{
+  const PsiSchedule *schedule = step->schedule;
+  gboolean in_groups = step->plan->schedule == &psi_schedule_interleaved;
+
+  return waits_for_sends (step) && to % schedule->n_ranks == 0 && schedule->micro_batches > schedule->n_ranks &&
+         !(in_groups && schedule->micro_batches % schedule->n_ranks == 0);
 }
 
 /* The first op of a token comes after what the token before sent. */
@@ -103,8 +123,27 @@ sent_bytes (const PsiStep *step, const PsiStepRank *rank, guint layer)
   return (bytes + plan->tp - 1) / plan->tp;
 }
 
+/* Does a layer of the part, before input `i` of layer `l`, read the producer already? Both sides ask the same. */
+static gboolean
+is_there (const PsiModel *model, guint first_layer, guint l, guint i, guint producer)
+{
+  for (guint k = first_layer; k <= l; k++)
+    {
+      const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, k);
+
+      for (guint n = 0; n < (k < l ? layer->n_inputs : i); n++)
+        if (layer->inputs[n] == producer)
+          return TRUE;
+    }
+  return FALSE;
+}
+
 /* Call `visit` for each edge between this part and a part on another rank: the layer whose output travels, and the
- * first that reads it there. Each producer travels once to each part that reads it. */
+ * first that reads it there. Each producer travels once to each part that reads it.
+ *
+ * Edges come in the order of their readers, in a backward pass from the last to the first, on both sides: what an edge
+ * waits for on its way are edges before it in this order, so branches that cross several cuts never wait in a circle.
+ */
 typedef void (*EdgeVisitor) (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer,
                              guint reader, guint from_part, guint to_part, gpointer data);
 
@@ -116,15 +155,15 @@ visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean i
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
   guint begin = incoming ? step->partition.first[part] : step->partition.first[part + 1];
   guint end = incoming ? step->partition.first[part + 1] : model->layers->len;
-  guint last_layer = NO_PART, last_part = NO_PART;
 
   if (!incoming && part + 1 == step->partition.n_parts)
     return;
   /* Where each layer reads the one before it, only the first behind the cut reads across. */
   if (step->is_chain)
     end = MIN (end, begin + 1);
-  for (guint l = begin; l < end; l++)
+  for (guint n = begin; n < end; n++)
     {
+      guint l = token->kind == PSI_TOKEN_FORWARD ? n : begin + end - 1 - n;
       const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);
 
       for (guint i = 0; i < layer->n_inputs; i++)
@@ -132,13 +171,12 @@ visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean i
           guint producer = layer->inputs[i];
           guint from = step->partition.part_of[producer], to = step->partition.part_of[l];
 
-          if (from == to || (incoming ? to != part : from != part) || (producer == last_layer && to == last_part))
+          if (from == to || (incoming ? to != part : from != part) ||
+              is_there (model, step->partition.first[to], l, i, producer))
             continue;
           PsiStepRank *other = psi_step_rank_of_part (step, rank, incoming ? from : to, token->micro_batch);
           if (other != rank)
             visit (step, rank, other, token, producer, l, from, to, data);
-          last_layer = producer;
-          last_part = to;
         }
     }
 }
@@ -224,7 +262,8 @@ receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const Psi
   psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
   psi_program_skip (rank->program, op,
                     token->shift - shift_of (step, other, PSI_TOKEN_FORWARD, from, token->micro_batch));
-  gate_receive (rank, op);
+  if (!is_taken_early (step, to))
+    gate_receive (rank, op);
   psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
   psi_program_after (rank->program, ops_of (edge, reader)->first, op, 0);
   psi_program_delta (rank->program, ops_of (edge, reader)->first, FALSE, PSI_MEMORY_BOUNDARY, -bytes);
@@ -259,7 +298,8 @@ receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const Ps
 
   psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
   psi_program_skip (rank->program, op, token->shift - shift_of (step, other, kind, to, token->micro_batch));
-  gate_receive (rank, op);
+  if (!is_taken_early (step, to))
+    gate_receive (rank, op);
   psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
   psi_program_after (rank->program, ops_of (edge, layer)->first, op, 0);
   edge->bytes += keeps_outputs (step) ? 2 * bytes : bytes;
