@@ -229,6 +229,15 @@ test_errors (void)
                        "*mlp_only_layers: '3' is not a list");
   assert_fails_quoted ("{'model_type':'opt','ffn_dim':4,'word_embed_proj_dim':512," LLAMA_SHAPE "}",
                        "*word_embed_proj_dim: only the hidden size, 4096, is known");
+  assert_fails_quoted ("{'model_type':'opt','ffn_dim':4,'word_embed_proj_dim':[]," LLAMA_SHAPE "}",
+                       "*word_embed_proj_dim: '?]' is of a type that psisim does not know");
+  assert_fails_quoted ("{'model_type':'falcon','multi_query':'yes'," LLAMA_SHAPE "}",
+                       "*multi_query: '\"yes\"' is of a type that psisim does not know");
+  assert_fails_quoted ("{'model_type':'falcon','num_ln_in_parallel_attn':{}," LLAMA_SHAPE "}",
+                       "*num_ln_in_parallel_attn: '{}' is of a type that psisim does not know");
+  assert_fails_quoted ("{'model_type':'mpt','n_layers':1,'d_model':64,'n_heads':4,'vocab_size':9,'attn_config':"
+                       "{'alibi':'yes'}}",
+                       "*attn_config: '{\"alibi\":\"yes\"}' is of a type that psisim does not know");
   assert_fails_quoted ("{'model_type':'gpt2','n_layer':1,'n_embd':100,'n_head':3,'vocab_size':9}",
                        "*hidden size 100 is not a multiple of the 3 attention heads*");
 }

@@ -224,38 +224,66 @@ static const char *const t5_words[] = {
   "relu", "relu", "gelu", "gelu", "gated-gelu", "gated-gelu", "gated-silu", "swiglu", NULL
 };
 
+/* The truth value or whole number of a member, `fallback` if it is absent or null. FALSE: it is of another type. */
+static gboolean
+get_value (JsonObject *object, const char *key, GType type, gint64 fallback, gint64 *ret_value)
+{
+  JsonNode *node = json_object_get_member (object, key);
+
+  if (node == NULL || JSON_NODE_HOLDS_NULL (node))
+    *ret_value = fallback;
+  else if (!JSON_NODE_HOLDS_VALUE (node) || json_node_get_value_type (node) != type)
+    return FALSE;
+  else
+    *ret_value = type == G_TYPE_BOOLEAN ? json_node_get_boolean (node) : json_node_get_int (node);
+  return TRUE;
+}
+
 /* OPT looks positions up two rows further down. */
-static void
+static const char *
 adjust_opt (PsiModelDimensions *d, JsonObject *object)
 {
+  gint64 width;
+
   d->positions = d->sequence + 2;
+  return get_value (object, "word_embed_proj_dim", G_TYPE_INT64, d->hidden, &width) ? NULL : "word_embed_proj_dim";
 }
 
 /* multi_query: one head of keys; the new decoder has groups, and two norms beside each other. */
-static void
+static const char *
 adjust_falcon (PsiModelDimensions *d, JsonObject *object)
 {
-  gboolean grouped = json_object_get_boolean_member_with_default (object, "new_decoder_architecture", FALSE);
-  gboolean single = json_object_get_boolean_member_with_default (object, "multi_query", TRUE);
-  gint64 norms = json_object_get_int_member_with_default (object, "num_ln_in_parallel_attn", grouped ? 2 : 1);
+  gint64 grouped, single, norms;
 
+  if (!get_value (object, "new_decoder_architecture", G_TYPE_BOOLEAN, FALSE, &grouped))
+    return "new_decoder_architecture";
+  if (!get_value (object, "multi_query", G_TYPE_BOOLEAN, TRUE, &single))
+    return "multi_query";
+  if (!get_value (object, "num_ln_in_parallel_attn", G_TYPE_INT64, grouped ? 2 : 1, &norms))
+    return "num_ln_in_parallel_attn";
   if (!grouped)
     d->kv_heads = single ? 1 : d->heads;
   d->traits.parallel = d->traits.parallel || grouped;
   d->traits.qkv_bias = d->traits.out_bias = d->traits.mlp_bias;
   d->traits.norms = d->traits.parallel && norms == 1 ? PSI_NORMS_SHARED : PSI_NORMS_BEFORE;
+  return NULL;
 }
 
 /* Learned positions unless attn_config says alibi. */
-static void
+static const char *
 adjust_mpt (PsiModelDimensions *d, JsonObject *object)
 {
   JsonNode *node = json_object_get_member (object, "attn_config");
-  JsonObject *attention = node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+  gboolean is_there = node != NULL && !JSON_NODE_HOLDS_NULL (node);
+  gint64 alibi = FALSE;
 
-  d->traits.alibi =
-      attention != NULL && json_object_get_boolean_member_with_default (attention, "alibi", FALSE);
+  if (is_there && !JSON_NODE_HOLDS_OBJECT (node))
+    return "attn_config";
+  if (is_there && !get_value (json_node_get_object (node), "alibi", G_TYPE_BOOLEAN, FALSE, &alibi))
+    return "attn_config";
+  d->traits.alibi = alibi != FALSE;
   d->positions = d->traits.alibi ? 0 : d->sequence;
+  return NULL;
 }
 
 #define FIELDS(table) .fields = table, .n_fields = G_N_ELEMENTS (table)

@@ -38,7 +38,7 @@ typedef struct
   guint n_fields;
   PsiModelTraits traits; /* what no field says; fields change it */
   /* What follows from several fields; NULL: nothing. `object`: the whole file. */
-  void (*adjust) (PsiModelDimensions *dimensions, JsonObject *object);
+  const char *(*adjust) (PsiModelDimensions *dimensions, JsonObject *object); /* key of a wrong type, or NULL */
 } PsiHfArchitecture;
 
 extern const PsiHfArchitecture psi_hf_architectures[];

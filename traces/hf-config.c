@@ -260,8 +260,8 @@ complete (const char *file, JsonObject *object, PsiModelDimensions *d, GError **
     return fail (file, error,
                  "num_key_value_heads: '%" G_GINT64_FORMAT "' does not divide the %" G_GINT64_FORMAT " attention heads",
                  d->kv_heads, d->heads);
-  if (get_member (object, "word_embed_proj_dim") != NULL &&
-      json_object_get_int_member_with_default (object, "word_embed_proj_dim", 0) != d->hidden)
+  JsonNode *width = get_member (object, "word_embed_proj_dim");
+  if (width != NULL && (!JSON_NODE_HOLDS_VALUE (width) || json_node_get_int (width) != d->hidden))
     return fail (file, error, "word_embed_proj_dim: only the hidden size, %" G_GINT64_FORMAT ", is known", d->hidden);
   if (g_str_equal (d->family, "t5") && d->decoder_layers == 0)
     d->decoder_layers = d->layers;
@@ -356,8 +356,14 @@ psi_hf_config_load (const char *file, GError **error)
   for (guint i = 0; i < architecture->n_fields; i++)
     if (!read_field (file, architecture, object, &architecture->fields[i], dimensions, error))
       return NULL;
-  if (architecture->adjust != NULL)
-    architecture->adjust (dimensions, object);
+  const char *wrong = architecture->adjust != NULL ? architecture->adjust (dimensions, object) : NULL;
+  if (wrong != NULL)
+    {
+      g_autofree char *value = value_text (json_object_get_member (object, wrong));
+
+      fail (file, error, "%s: '%s' is of a type that psisim does not know", wrong, value);
+      return NULL;
+    }
   if (!complete (file, object, dimensions, error))
     return NULL;
   return g_steal_pointer (&dimensions);

@@ -129,7 +129,9 @@ read_copy (PsiSamples *samples, const Line *line)
       !get_number (line, "moved_bytes", 1, 1e16, bytes, &moved) || !get_number (line, "sweep", 0, 1000, 0, &sweep) ||
       !get_times (samples, line, TRUE, &sample.time_ns, &sample.p10_ns, &sample.p90_ns))
     return FALSE;
-  const char *memory = json_object_get_string_member_with_default (line->object, "memory", NULL);
+  const char *memory = NULL;
+  if (json_object_has_member (line->object, "memory") && !get_text (line, "memory", &memory))
+    return FALSE;
   g_autofree char *name = memory ? g_strdup_printf ("%s_%s", what, memory) : g_strdup (what);
   sample.curve = g_intern_string (name);
   sample.bytes = (gint64) moved;
