@@ -10,6 +10,10 @@
 #define COLUMNS                                                                                                        \
   "name\tparameters\tforward_flops\tbackward_flops\tforward_bytes\tbackward_bytes\tsaved_bytes\toutput_"               \
   "bytes\tinputs\n"
+#define PRODUCTS                                                                                                       \
+  "name\tparameters\tforward_flops\tbackward_flops\tforward_bytes\tbackward_bytes\tsaved_bytes\toutput_"               \
+  "bytes\tinputs\tproduct_outputs\tproduct_inputs\tproduct_window\n"
+#define ROW_P "a\t12\t100\t100\t8\t8\t16\t32\t-\t"
 #define ROW_A "a\t12\t100\t100\t8\t8\t16\t32\t-\n"
 #define ROW_B "b\t0\t1.5e3\t3000\t8\t8\t0\t32\t0\n"
 
@@ -93,6 +97,9 @@ test_errors (void)
   assert_fails (HEAD COLUMNS ROW_A "b\t0\t1\t1\t1\t1\t1\t1\t\n", "*:7: inputs: '' is neither*");
   assert_fails (HEAD COLUMNS ROW_B, "*inputs: '0' names row 0*");
   assert_fails (HEAD COLUMNS "a\t11\t1\t1\t1\t1\t1\t1\t-\n", "*parameters: 12 in the head, but the rows add up to 11");
+  assert_fails (HEAD PRODUCTS ROW_P "64\t0\t1\n", "*:6: product_*: '64 x 0 x 1' is no product*");
+  assert_fails (HEAD PRODUCTS ROW_P "0\t0\t1\n", "*:6: product_*: '0 x 0 x 1' is no product*");
+  assert_fails (HEAD PRODUCTS ROW_P "3\t17\t1\n", "*:6: product_*: '3 x 17 x 1' takes more than the 100 forward_flops");
   assert_fails ("psisim-trace 1\n\xff\xfe\n", "*x.trace: not a text file in UTF-8");
 }
 

@@ -126,6 +126,29 @@ parse_inputs (const Reader *reader, const char *text, PsiTraceLayer *layer, GErr
   return TRUE;
 }
 
+/* A product has all three sizes, and at least one row of its outputs is made of all its weights. */
+static gboolean
+check_product (const Reader *reader, const PsiTraceLayer *layer, GError **error)
+{
+  double weights = (double) layer->product_outputs * (double) layer->product_inputs * (double) layer->product_window;
+  g_autofree char *sizes = g_strdup_printf ("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT,
+                                            layer->product_outputs, layer->product_inputs, layer->product_window);
+
+  if (layer->product_outputs + layer->product_inputs + layer->product_window == 0)
+    return TRUE;
+  if (weights <= 0)
+    return fail (reader, error,
+                 "product_outputs, product_inputs, product_window: '%s' is no product (allowed: all above "
+                 "0, or all 0)",
+                 sizes);
+  if (2 * weights > layer->forward_flops)
+    return fail (reader, error,
+                 "product_outputs, product_inputs, product_window: '%s' takes more than the %g "
+                 "forward_flops",
+                 sizes, layer->forward_flops);
+  return TRUE;
+}
+
 static gboolean
 read_row (Reader *reader, char **fields, GError **error)
 {
@@ -161,7 +184,7 @@ read_row (Reader *reader, char **fields, GError **error)
           break;
         }
     }
-  if (!ok)
+  if (!ok || !check_product (reader, &layer, error))
     {
       layer_clear (&layer);
       return FALSE;

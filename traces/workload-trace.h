@@ -25,7 +25,8 @@
  *   saved_index_bytes   kept integer and boolean tensors (pooling indices, masks), whose width no precision changes
  *   product_outputs, product_inputs, product_window   of a layer whose only product is with its own weights: channels
  *                   or features out and in, and elements of the convolution's window (1: a linear layer); 0: another
- *                   layer, of which only FLOPs and bytes are known */
+ *                   layer, of which only FLOPs and bytes are known. All three or none; forward_flops is 2 x their
+ *                   product at least */
 #pragma once
 
 #include <glib.h>
