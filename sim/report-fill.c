@@ -475,7 +475,7 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
 {
   PsiTime origin_ps = origin_of (run);
   g_auto (Equals) equals = { NULL, NULL };
-  double bubble_ps = 0;
+  __int128 bubble_ps = 0; /* exact: the same however ranks are grouped */
 
   equals_init (&equals, step, run);
   PsiPlanReport *plan = begin_report (name, step, run, &equals, origin_ps, curves ? CURVES : NUMBERS);
@@ -485,12 +485,12 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
     {
       const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
 
-      bubble_ps += (double) row->time_ps[PSI_TIME_BUBBLE] * row->count;
+      bubble_ps += (__int128) row->time_ps[PSI_TIME_BUBBLE] * row->count;
       if (row->time_ps[PSI_TIME_COMPUTE] >
           g_array_index (plan->ranks, PsiRankReport, plan->main_rank).time_ps[PSI_TIME_COMPUTE])
         plan->main_rank = i;
     }
-  plan->bubble_fraction = run->period_ps > 0 ? bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
+  plan->bubble_fraction = run->period_ps > 0 ? (double) bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
   psi_report_fill_traffic (plan, step, run, equals.gpus, origin_ps, curves);
   fill_throughput (plan, step);
   psi_report_fill_update (plan, step, run);

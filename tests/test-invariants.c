@@ -269,6 +269,7 @@ check_short_cuts (const char *flags)
       g_assert_cmpuint (a->sequential_steps, ==, b->sequential_steps);
       g_assert_cmpint (a->concurrent_peak_bytes, ==, b->concurrent_peak_bytes);
       g_assert_cmpuint (a->digest, ==, b->digest);
+      g_assert_true (a->bubble_fraction == b->bubble_fraction);
     }
 }
 
@@ -276,6 +277,8 @@ static void
 test_short_cuts (void)
 {
   for_all (check_short_cuts, TRUE);
+  check_short_cuts ("model=llama-2-7b machine=host plan=v-min pp=4 dp=4 micro_batch=4 partition=flops");
+  check_short_cuts ("model=mistral-7b machine=host plan=v-half tp=4 dp=8 micro_batches=16 grad_clip=no");
 }
 
 /* As many GPUs, each by itself, as people rent at once; and those that lie differently on their nodes, which the report
