@@ -100,6 +100,7 @@ HOSTILE = [
     ("run --machine a100 --model deep.json", "deep.json: not JSON: <data>:1:1: brackets inside more than 64 others"),
     ("run --model gpt2 --machine deep.json", "deep.json:1: not valid JSON"),
     ("collective all-reduce --machine deep.json", "deep.json:1: not valid JSON"),
+    ("run --machine a100 --model large.trace", "simulated time is out of range"),
     ("run --model gpt2 --machine long.machine", "long.machine: cannot be read: larger than 16 MiB"),
     ("run --model gpt2 --machine a100 --plan accumulate --micro-batches 1000000 --jump no", "the plan is too large to follow"),
 ]
@@ -242,6 +243,10 @@ def check_hostile():
     os.mkfifo(os.path.join(FOLDER.name, "pipe"))
     os.symlink("loop", os.path.join(FOLDER.name, "loop"))
     write("deep.json", b"[" * 1000000)
+    columns = ("name parameters forward_flops backward_flops forward_bytes backward_bytes saved_bytes output_bytes inputs "
+               "saved_index_bytes product_outputs product_inputs product_window")
+    write("large.trace", ("psisim-trace 1\nname large\nparameters 1\n" + "\t".join(columns.split()) +
+                          "\na\t1\t1e24\t1e24\t8\t8\t8\t8\t-\t0\t1\t1\t1\n").encode())
     write("long.machine", b"\n" * (17 << 20))
     for line, part in HOSTILE:
         yield from refused(line.split(), 1, part)

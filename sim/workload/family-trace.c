@@ -31,10 +31,13 @@ typedef struct
   double m, n, k;
 } Shape;
 
+#define LONGEST G_MAXINT32 /* side of a product: of longer ones only FLOPs and bytes count */
+
 static void
 add_kernel (PsiLayerKind *kind, PsiPass pass, PsiDtype dtype, const Shape *product, double flops, double bytes)
 {
-  gboolean shaped = product->m >= 1 && flops > 0;
+  double longest = MAX (product->m, MAX (product->n, product->k));
+  gboolean shaped = product->m >= 1 && longest <= LONGEST && flops > 0;
   PsiKernel kernel = { .kind = shaped        ? PSI_KERNEL_GEMM
                                : flops > 0.0 ? PSI_KERNEL_ROOFLINE
                                              : PSI_KERNEL_MEMORY,
