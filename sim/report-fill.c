@@ -355,7 +355,7 @@ fill_throughput (PsiPlanReport *plan, const PsiStep *step)
   const PsiModel *model = psi_step_model (step);
   const PsiGpu *gpu = &step->machine->gpu;
   double step_s = psi_time_to_s (plan->step_time_ps), peak = gpu->peak_flops[psi_gpu_dtype (gpu, step->plan->dtype)];
-  double compute_ps = 0, recompute_ps = 0;
+  __int128 compute_ps = 0, recompute_ps = 0; /* exact: the same however ranks are grouped */
 
   plan->tokens_per_s = plan->samples_per_s = plan->model_tflops_per_gpu = plan->mfu = plan->hfu = NAN;
   if (step_s <= 0)
@@ -375,10 +375,10 @@ fill_throughput (PsiPlanReport *plan, const PsiStep *step)
     {
       const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
 
-      compute_ps += (double) row->time_ps[PSI_TIME_COMPUTE] * row->count;
-      recompute_ps += (double) row->time_ps[PSI_TIME_RECOMPUTE] * row->count;
+      compute_ps += (__int128) row->time_ps[PSI_TIME_COMPUTE] * row->count;
+      recompute_ps += (__int128) row->time_ps[PSI_TIME_RECOMPUTE] * row->count;
     }
-  plan->hfu = compute_ps > 0 ? plan->mfu * (1 + recompute_ps / compute_ps) : plan->mfu;
+  plan->hfu = compute_ps > 0 ? plan->mfu * (1 + (double) recompute_ps / (double) compute_ps) : plan->mfu;
 }
 
 static char *

@@ -270,6 +270,7 @@ check_short_cuts (const char *flags)
       g_assert_cmpint (a->concurrent_peak_bytes, ==, b->concurrent_peak_bytes);
       g_assert_cmpuint (a->digest, ==, b->digest);
       g_assert_true (a->bubble_fraction == b->bubble_fraction);
+      g_assert_true (a->hfu == b->hfu || (isnan (a->hfu) && isnan (b->hfu)));
     }
 }
 
@@ -278,6 +279,7 @@ test_short_cuts (void)
 {
   for_all (check_short_cuts, TRUE);
   check_short_cuts ("model=llama-2-7b machine=host plan=v-min pp=4 dp=4 micro_batch=4 partition=flops");
+  check_short_cuts ("model=mistral-7b machine=host tp=4 dp=8 micro_batches=16 recompute=full");
   check_short_cuts ("model=mistral-7b machine=host plan=v-half tp=4 dp=8 micro_batches=16 grad_clip=no");
 }
 
