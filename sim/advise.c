@@ -8,7 +8,7 @@
 #define MOST_ADVICE 6
 #define MOST_CHANGES 32
 #define MOST_GPUS 65536
-#define MOST_WORKERS 64 /* of a cyclic plan, whose workers are simulated one by one */
+#define MOST_WORKERS 64 /* where GPUs are simulated one by one */
 
 typedef struct
 {
@@ -52,6 +52,15 @@ add_multiples (Changes *changes, PsiKeyId key, guint64 from, guint64 most, guint
     add_number (changes, key, from << i);
 }
 
+/* Are no two GPUs equal: workers at times of their own, or some GPU slower than others? */
+static gboolean
+is_one_by_one (const PsiSettings *settings, const PsiPlanReport *plan)
+{
+  return plan->delay_max > 0 || psi_settings_has (settings, PSI_KEY_SLOW_RANK) ||
+         psi_settings_has (settings, PSI_KEY_SLOW_LINK) || psi_settings_real (settings, PSI_KEY_JITTER) > 0 ||
+         !psi_settings_bool (settings, PSI_KEY_COLLAPSE);
+}
+
 /* Single changes, the gentle ones first. */
 static void
 list_changes (const PsiSettings *settings, const PsiPlanReport *plan, Changes *changes)
@@ -77,7 +86,7 @@ list_changes (const PsiSettings *settings, const PsiPlanReport *plan, Changes *c
     add_text (changes, PSI_KEY_SEQUENCE_PARALLEL, "yes");
   add_multiples (changes, PSI_KEY_TP, now (settings, PSI_KEY_TP), 8, 3);
   add_multiples (changes, PSI_KEY_PP, now (settings, PSI_KEY_PP), 64, 5);
-  add_multiples (changes, PSI_KEY_GPUS, plan->gpus, plan->delay_max > 0 ? MOST_WORKERS : MOST_GPUS, 5);
+  add_multiples (changes, PSI_KEY_GPUS, plan->gpus, is_one_by_one (settings, plan) ? MOST_WORKERS : MOST_GPUS, 5);
   for (guint i = 0; i < G_N_ELEMENTS (offloads) && strcmp (offload, "none") == 0; i++)
     add_text (changes, PSI_KEY_OFFLOAD, offloads[i]);
 }

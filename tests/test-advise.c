@@ -125,6 +125,34 @@ test_pairs (void)
     }
 }
 
+static gboolean
+advises_gpus (const char *flags, guint64 more_than)
+{
+  g_autoptr (PsiSettings) settings = settings_of (flags);
+  g_autoptr (PsiPlanReport) plan = simulate (settings);
+  gboolean found = FALSE;
+
+  psi_advise (settings, plan);
+  for (guint i = 0; i < plan->advice->len; i++)
+    {
+      const char *gpus = strstr (g_array_index (plan->advice, PsiAdvice, i).set, "gpus=");
+
+      found = found || (gpus != NULL && g_ascii_strtoull (gpus + strlen ("gpus="), NULL, 10) > more_than);
+    }
+  return found;
+}
+
+/* Thousands of GPUs are tried where they are simulated as one, not where each is by itself. */
+static void
+test_one_by_one (void)
+{
+  const char *flags = "model=gpt3-175b machine=a100 plan=zero-3 gpus=64 sequence=512";
+  g_autofree char *slow = g_strdup_printf ("%s slow_rank=1:1.5", flags);
+
+  g_assert_true (advises_gpus (flags, 64));
+  g_assert_false (advises_gpus (slow, 64));
+}
+
 int
 main (int argc, char **argv)
 {
@@ -136,5 +164,6 @@ main (int argc, char **argv)
       g_test_add_data_func (path, GUINT_TO_POINTER (i), test_complete);
     }
   g_test_add_func ("/sim/advise/pairs", test_pairs);
+  g_test_add_func ("/sim/advise/one-by-one", test_one_by_one);
   return g_test_run ();
 }
