@@ -3,6 +3,8 @@
  * stages, an update after every m micro-batches). Time, traffic, memory and lateness in closed form. */
 #include "closed-forms.h"
 
+#include <glib/gstdio.h>
+
 #define UNIT_BYTES (1 << 20)
 #define STAGE_MS 3 /* forward 1 ms, backward 2 ms */
 
@@ -247,6 +249,33 @@ test_pipedream (void)
       }
 }
 
+/* A file whose forwards take parameters d steps old holds the d + 1 versions from there to the newest. */
+static void
+test_old_forwards (void)
+{
+  for (guint d = 1; d <= 7; d += 3)
+    {
+      g_autofree char *path = NULL;
+      g_autofree char *text = g_strdup_printf ("psisim-schedule 1\nranks 2\nchunks 1\nmicro_batches 1\nsteps 1\n"
+                                               "rank 0: F0@-%u B0@-%u U0\nrank 1: F0@-%u B0@-%u U0\n",
+                                               d, d, d, d);
+      int file = g_file_open_tmp ("psisim-late-XXXXXX.sched", &path, NULL);
+
+      g_assert_cmpint (file, >=, 0);
+      g_close (file, NULL);
+      g_assert_true (g_file_set_contents (path, text, -1, NULL));
+      g_autoptr (PsiReport) report =
+          run_flags (FALSE, "model=uniform psi_p=%lld schedule=%s", (long long) 2 * UNIT_BYTES, path);
+      const PsiPlanReport *plan = plan_of (report);
+
+      g_assert_cmpuint (plan->parameter_versions, ==, d + 1);
+      assert_near (plan->delay_mean, d);
+      for (guint r = 0; r < 2; r++)
+        g_assert_cmpint (rank_of (plan, r)->at_peak[PSI_MEMORY_PARAMETERS], ==, (d + 1) * UNIT_BYTES);
+      g_unlink (path);
+    }
+}
+
 /* The longest pipeline that an update after each micro-batch allows. */
 static void
 test_pipedream_long (void)
@@ -291,6 +320,7 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/closed-forms-late/key", test_key);
   g_test_add_func ("/sim/closed-forms-late/pipedream", test_pipedream);
   g_test_add_func ("/sim/closed-forms-late/pipedream-long", test_pipedream_long);
+  g_test_add_func ("/sim/closed-forms-late/old-forwards", test_old_forwards);
   g_test_add_func ("/sim/closed-forms-late/pipedream-transfers", test_pipedream_transfers);
   return g_test_run ();
 }

@@ -117,7 +117,8 @@ result_text (const PsiValidation *validation, gboolean verbose)
   const PsiTerminal terminal = psi_terminal_detect ();
   GString *out = g_string_new (NULL);
 
-  append_errors_table (out, validation, G_STRUCT_OFFSET (PsiSourceScore, time), "Step time: predicted / measured - 1",
+  append_errors_table (out, validation, G_STRUCT_OFFSET (PsiSourceScore, time),
+                       "Step time: predicted / measured - 1; measured times in the predicted range, and its width",
                        &terminal);
   append_errors_table (out, validation, G_STRUCT_OFFSET (PsiSourceScore, memory),
                        "Peak memory, in the row's own counter", &terminal);

@@ -77,14 +77,22 @@ uses_of_part (const PsiStep *step, guint part, gboolean both)
   return uses;
 }
 
+/* Of the versions a stage needs from `begin` until before `end`. */
+static void
+hold_version (gint *changes, gint64 begin, gint64 end)
+{
+  changes[begin]++;
+  changes[MAX (end, begin)]--;
+}
+
 /* A stage on one GPU: what its list holds on to, followed until steps repeat. A version is there from the update that
- * makes it until the next one, and while a micro-batch that began with it is under way. */
+ * makes it until the next one, and until the last backward of a micro-batch that begins with it, now or later. */
 static guint
 versions_of_list (const PsiSchedule *s, guint part)
 {
   guint rank = 0;
   gint64 reach = 0, latest = 0;
-  guint n = 1, most = 1;
+  gint held = 0, most = 1;
 
   while (rank + 1 < s->n_ranks && psi_schedule_part (s, rank, 0) != part)
     rank++;
@@ -96,32 +104,33 @@ versions_of_list (const PsiSchedule *s, guint part)
 
       reach = MAX (reach, (gint64) token->shift + stale);
     }
-  gint64 n_rounds = 2 * reach + 3;
-  g_autofree guint *users = g_new0 (guint, n_rounds + 1); /* [version], the latest counts as one */
-  users[0] = 1;
-  for (gint64 round = 0; round < n_rounds; round++)
-    for (guint t = 0; t < list->len; t++)
-      {
-        const PsiToken *token = &g_array_index (list, PsiToken, t);
-        gint64 step = round - token->shift;
-        gint64 version = step - s->stale[(guint) (token->micro_batch / s->worker_micro_batches) * s->n_parts + part];
+  gint64 n_rounds = 2 * reach + 3, n_tokens = n_rounds * list->len;
+  g_autofree gint64 *made = g_new0 (gint64, n_rounds + 2), *end = g_new0 (gint64, n_rounds + 2); /* [version] */
+  g_autofree gint *changes = g_new0 (gint, n_tokens + 1); /* of what is held, [token of all rounds] */
+  for (gint64 at = 0; at < n_tokens; at++)
+    {
+      const PsiToken *token = &g_array_index (list, PsiToken, at % list->len);
+      gint64 step = at / list->len - token->shift;
+      gint64 version = step - s->stale[(guint) (token->micro_batch / s->worker_micro_batches) * s->n_parts + part];
 
-        if (step < 0)
-          continue;
-        version = MAX (version, 0);
-        if (token->kind == PSI_TOKEN_FORWARD)
-          n += users[version]++ == 0;
-        else
-          n -= --users[version] == 0;
-        if (token->kind == PSI_TOKEN_BACKWARD && token->micro_batch == s->micro_batches - 1)
-          {
-            n -= --users[latest] == 0;
-            latest = step + 1;
-            n += users[latest]++ == 0;
-          }
-        most = MAX (most, n);
-      }
-  return most;
+      if (step < 0)
+        continue;
+      end[MAX (version, 0)] = MAX (end[MAX (version, 0)], at);
+      if (token->kind != PSI_TOKEN_BACKWARD || token->micro_batch != s->micro_batches - 1)
+        continue;
+      end[latest] = MAX (end[latest], at);
+      latest = step + 1;
+      made[latest] = at;
+    }
+  end[latest] = n_tokens;
+  for (gint64 version = 0; version <= latest; version++)
+    hold_version (changes, made[version], end[version]);
+  for (gint64 at = 0; at < n_tokens; at++)
+    {
+      held += changes[at];
+      most = MAX (most, held);
+    }
+  return (guint) most;
 }
 
 guint
