@@ -280,6 +280,8 @@ test_short_cuts (void)
   for_all (check_short_cuts, TRUE);
   check_short_cuts ("model=llama-2-7b machine=host plan=v-min pp=4 dp=4 micro_batch=4 partition=flops");
   check_short_cuts ("model=mistral-7b machine=host tp=4 dp=8 micro_batches=16 recompute=full");
+  /* The second GPU of a node reaches its copy over the network too. */
+  check_short_cuts ("model=uniform machine=host plan=dualpipe tp=2 pp=2 micro_batches=4");
   check_short_cuts ("model=mistral-7b machine=host plan=v-half tp=4 dp=8 micro_batches=16 grad_clip=no");
 }
 

@@ -122,14 +122,14 @@ copies_target (PsiStep *step, PsiStepRank *rank, const PsiCallKey *call, PsiCall
 {
   const PsiSchedule *schedule = step->schedule;
   PsiGroupShape shape = dimension_shape (step, PSI_DIMENSION_DP);
-  guint holders = 0, nearest = G_MAXUINT;
+  guint holders = 0, nearest = G_MAXUINT, class = (guint) (rank - step->ranks) % step->n_classes;
   PsiCollectiveCost cost;
 
   for (guint r = 0; r < schedule->n_ranks; r++)
     for (guint c = 0; c < schedule->n_chunks; c++)
       if (psi_schedule_part (schedule, r, c) == call->index)
         {
-          const PsiStepRank *other = &step->ranks[r * step->n_classes];
+          const PsiStepRank *other = &step->ranks[r * step->n_classes + class];
 
           holders++;
           if (r != rank->list)
