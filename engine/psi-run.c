@@ -167,7 +167,9 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
 
           run->cycle = run->cycle > 0 ? run->cycle : found;
         }
-      if (run->cycle > 0 && !options->no_jump && loop.complete % run->cycle == 0)
+      /* Steps that repeat one by one go on so. Groups of them hang on rests of flows smaller than a picosecond, and may
+       * yet change: they are followed to the end. */
+      if (run->cycle == 1 && !options->no_jump)
         break;
       if (loop.complete == FIRST_SUMS && !options->no_record)
         first_sum = psi_loop_keep_sums (&loop, &cycle.weight);

@@ -5,8 +5,9 @@
  * in the iteration before (for as many iterations as dependencies reach back, and as ranks may be ahead of each other
  * where messages join different iterations), all later iterations do the same: P is the period, and one iteration
  * holds everything there is to know. Where ranks share links the same may be true of several iterations only, a cycle:
- * P is then their mean, and the recorded iteration is the last of the cycle, counted from the first iteration. With
- * `no_jump` the run goes on to max_iterations; the answer must be the same.
+ * P is then their mean, and the recorded iteration is the last of the cycle, counted from the first iteration; such a
+ * run goes on to max_iterations, since rests of flows below a picosecond may yet change what repeats. With `no_jump`
+ * every run does; the answer must be the same.
  *
  * Where ranks wait at desks nothing ties their iterations together: each runs at its own pace. The whole then repeats
  * after a cycle in which every rank does some whole number of iterations, or never in the time that is looked at;
@@ -44,7 +45,7 @@ typedef struct
 typedef struct
 {
   guint max_iterations; /* end after so many; 0 = 64, or more while no period is found and events are few */
-  gboolean no_jump;     /* run all max_iterations even if a period is found before */
+  gboolean no_jump;     /* run all max_iterations even if a period of one step is found before */
   double jitter;        /* spread of work: each op takes (1 + jitter z) times its cost, at least 0, z about normal; it
                          * depends on seed, rank and op only */
   guint64 seed;

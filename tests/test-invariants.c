@@ -280,6 +280,9 @@ test_short_cuts (void)
   for_all (check_short_cuts, TRUE);
   check_short_cuts ("model=llama-2-7b machine=host plan=v-min pp=4 dp=4 micro_batch=4 partition=flops");
   check_short_cuts ("model=mistral-7b machine=host tp=4 dp=8 micro_batches=16 recompute=full");
+  /* Groups of three steps repeat for a while, then others. */
+  check_short_cuts ("model=uniform psi_p=0 psi_int=10MiB stages=5 machine=rtx-3090 plan=cdp+pp dp=8 gpus_per_node=3 "
+                    "micro_batches=64");
   /* The second GPU of a node reaches its copy over the network too. */
   check_short_cuts ("model=uniform machine=host plan=dualpipe tp=2 pp=2 micro_batches=4");
   check_short_cuts ("model=mistral-7b machine=host plan=v-half tp=4 dp=8 micro_batches=16 grad_clip=no");
