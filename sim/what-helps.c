@@ -204,42 +204,11 @@ add_degrees (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *pl
 static PsiSettings *
 settings_of_one (const PsiSettings *settings, const PsiPlan *plan)
 {
-  static const PsiKeyId left_out[] = { PSI_KEY_PLAN,
-                                       PSI_KEY_GPUS,
-                                       PSI_KEY_DP,
-                                       PSI_KEY_TP,
-                                       PSI_KEY_CP,
-                                       PSI_KEY_PP,
-                                       PSI_KEY_VPP,
-                                       PSI_KEY_EP,
-                                       PSI_KEY_WORKERS,
-                                       PSI_KEY_STAGES,
-                                       PSI_KEY_SEQUENCE_PARALLEL,
-                                       PSI_KEY_ZERO,
-                                       PSI_KEY_SHARD_GROUP,
-                                       PSI_KEY_SCHEDULE,
-                                       PSI_KEY_UPDATE,
-                                       PSI_KEY_DELAY,
-                                       PSI_KEY_PLACEMENT,
-                                       PSI_KEY_GRADIENTS,
-                                       PSI_KEY_PARTITION,
-                                       PSI_KEY_GLOBAL_BATCH,
-                                       PSI_KEY_MICRO_BATCHES,
-                                       PSI_KEY_WORKER_BATCHES,
-                                       PSI_KEY_SLOW_RANK,
-                                       PSI_KEY_SLOW_LINK,
-                                       PSI_KEY_JITTER };
   PsiSettings *one = psi_settings_new ();
 
   for (guint key = 0; key < PSI_N_KEYS; key++)
-    {
-      gboolean skip = !psi_settings_has (settings, key);
-
-      for (guint i = 0; i < G_N_ELEMENTS (left_out) && !skip; i++)
-        skip = left_out[i] == key;
-      if (!skip)
-        psi_settings_copy_key (one, settings, key);
-    }
+    if (psi_settings_has (settings, key) && !psi_keys[key].of_many)
+      psi_settings_copy_key (one, settings, key);
   /* Uniform stages are there whatever they run on. */
   if (psi_settings_has (settings, PSI_KEY_STAGES) || plan->stages > 1)
     set_number (one, PSI_KEY_STAGES, MAX (plan->stages, 1));

@@ -158,6 +158,11 @@ test_slower (void)
     { "model=uniform plan=mp stages=4", NULL },
     { "model=uniform machine=a100 plan=mp stages=4 psi_int=1GB", "slower than one GPU: 4 GPUs do " },
     { "model=llama-2-70b machine=a100 plan=mp pp=8", NULL }, /* one does not have the memory */
+    /* Keys that have to do with many GPUs do not go along to one. */
+    { "model=gpt2-xl machine=a100 pp=4 vocab_parallel=vocab-1 gpus_per_node=1 internode=10MB/s",
+      "slower than one GPU: 4 " },
+    { "model=gpt2-xl machine=a100 pp=4 schedule=auto in_flight=2 gpus_per_node=1 internode=10MB/s",
+      "slower than one GPU: 4 " },
     { "model=gpt2 machine=a100 plan=accumulate", NULL },
   };
 

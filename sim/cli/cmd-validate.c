@@ -43,9 +43,7 @@ append_errors_table (GString *out, const PsiValidation *validation, gsize offset
   g_autoptr (PsiTable) table = psi_table_new (has_band ? "lrrrrrrr" : "lrrrrr", 2);
   guint n = 0;
 
-  for (guint i = 0; i < G_N_ELEMENTS (heads) - (has_band ? 0 : 2); i++)
-    psi_table_add (table, PSI_STYLE_BOLD, heads[i]);
-  psi_table_add_rule (table);
+  psi_table_add_headings (table, PSI_STYLE_BOLD, heads, G_N_ELEMENTS (heads) - (has_band ? 0 : 2));
   for (guint i = 0; i < validation->scores->len; i++)
     {
       const PsiSourceScore *score = &g_array_index (validation->scores, PsiSourceScore, i);
@@ -77,9 +75,7 @@ append_order_table (GString *out, const PsiValidation *validation, const PsiTerm
                                        "oom: right", "wrong", "groups",        "tau",       "regret %" };
   g_autoptr (PsiTable) table = psi_table_new ("lrrrrrrrrr", 2);
 
-  for (guint i = 0; i < G_N_ELEMENTS (heads); i++)
-    psi_table_add (table, PSI_STYLE_BOLD, heads[i]);
-  psi_table_add_rule (table);
+  psi_table_add_headings (table, PSI_STYLE_BOLD, heads, G_N_ELEMENTS (heads));
   for (guint i = 0; i < validation->scores->len; i++)
     {
       const PsiSourceScore *score = &g_array_index (validation->scores, PsiSourceScore, i);

@@ -158,9 +158,7 @@ psi_append_critical_rows (GString *out, const PsiCriticalPath *path, const PsiTe
 
   psi_table_take (table, PSI_STYLE_DIM, g_strdup_printf ("at, %s", unit.name));
   psi_table_take (table, PSI_STYLE_DIM, g_strdup_printf ("for, %s", unit.name));
-  for (guint i = 0; i < G_N_ELEMENTS (headings); i++)
-    psi_table_add (table, PSI_STYLE_DIM, headings[i]);
-  psi_table_add_rule (table);
+  psi_table_add_headings (table, PSI_STYLE_DIM, headings, G_N_ELEMENTS (headings));
   for (guint i = 0; i < stays->len; i++)
     {
       if (n_hidden > 0 && i == MOST_ROWS / 2)

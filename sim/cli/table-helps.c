@@ -33,9 +33,7 @@ append_links (GString *out, const PsiWhatHelps *helps, const PsiTerminal *termin
   g_string_append_c (out, '\n');
   psi_append_styled (out, terminal, PSI_STYLE_BOLD, "Bandwidth it needs");
   g_string_append (out, "  of one GPU, one direction\n");
-  for (guint i = 0; i < G_N_ELEMENTS (headings); i++)
-    psi_table_add (table, PSI_STYLE_DIM, headings[i]);
-  psi_table_add_rule (table);
+  psi_table_add_headings (table, PSI_STYLE_DIM, headings, G_N_ELEMENTS (headings));
   for (guint i = 0; i < helps->links->len; i++)
     {
       const PsiLinkHelp *link = &g_array_index (helps->links, PsiLinkHelp, i);
@@ -66,9 +64,7 @@ append_degrees (GString *out, const PsiPlanReport *plan, const PsiTerminal *term
   g_string_append_c (out, '\n');
   psi_append_styled (out, terminal, PSI_STYLE_BOLD, "One step larger");
   g_string_append (out, "  the next value of each degree\n");
-  for (guint i = 0; i < G_N_ELEMENTS (headings); i++)
-    psi_table_add (table, PSI_STYLE_DIM, headings[i]);
-  psi_table_add_rule (table);
+  psi_table_add_headings (table, PSI_STYLE_DIM, headings, G_N_ELEMENTS (headings));
   for (guint i = 0; i < degrees->len; i++)
     {
       const PsiDegreeHelp *degree = &g_array_index (degrees, PsiDegreeHelp, i);

@@ -144,9 +144,7 @@ append_curves (GString *out, const PsiProfile *profile, const PsiTerminal *termi
                                        "ranges", "fit",   "p90",   "left out", "p90" };
   g_autoptr (PsiTable) table = psi_table_new ("lrrrrrrrrrr", 2);
 
-  for (guint i = 0; i < G_N_ELEMENTS (heads); i++)
-    psi_table_add (table, PSI_STYLE_BOLD, heads[i]);
-  psi_table_add_rule (table);
+  psi_table_add_headings (table, PSI_STYLE_BOLD, heads, G_N_ELEMENTS (heads));
   for (guint i = 0; i < profile->curves->len; i++)
     {
       const PsiCurve *curve = profile->curves->pdata[i];

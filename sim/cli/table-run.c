@@ -292,9 +292,7 @@ append_memory (GString *out, const PsiPlanReport *plan, const PsiTerminal *termi
     return;
   g_autofree char *heading = g_strdup_printf ("Memory of one GPU at its peak, %s", unit.name);
   append_heading (out, terminal, heading, NULL);
-  for (guint i = 0; i < G_N_ELEMENTS (headings); i++)
-    psi_table_add (table, PSI_STYLE_DIM, headings[i]);
-  psi_table_add_rule (table);
+  psi_table_add_headings (table, PSI_STYLE_DIM, headings, G_N_ELEMENTS (headings));
   for (guint i = 0; i < plan->ranks->len; i++)
     {
       const PsiRankReport *rank = &g_array_index (plan->ranks, PsiRankReport, i);

@@ -103,6 +103,14 @@ psi_table_add_rule (PsiTable *table)
   g_array_append_val (table->rules, row);
 }
 
+void
+psi_table_add_headings (PsiTable *table, PsiStyle style, const char *const *headings, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    psi_table_add (table, style, headings[i]);
+  psi_table_add_rule (table);
+}
+
 /* Wide characters (Korean, Chinese) take two columns, combining ones none. */
 static guint
 display_width (const char *text)

@@ -42,6 +42,8 @@ void psi_table_add (PsiTable *table, PsiStyle style, const char *text);
 void psi_table_take (PsiTable *table, PsiStyle style, char *text); /* (transfer full) text */
 /* A line across, below the rows so far. */
 void psi_table_add_rule (PsiTable *table);
+/* A row of n cells and a line below it. */
+void psi_table_add_headings (PsiTable *table, PsiStyle style, const char *const *headings, guint n);
 /* Append all rows, each indented by two blanks. The last row must be complete. */
 void psi_table_append (const PsiTable *table, GString *out, const PsiTerminal *terminal);
 

@@ -131,6 +131,7 @@ typedef struct
   const char *choices;     /* "none selective full", or NULL */
   const char *fallback;    /* value when not written, as text; NULL: follows from other keys, the help says how */
   const char *help;        /* one line, for --help, man page and `list keys` */
+  gboolean of_many;        /* says how many GPUs work together: means nothing to one by itself */
 } PsiKey;
 
 extern const PsiKey psi_keys[PSI_N_KEYS];
