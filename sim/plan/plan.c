@@ -361,6 +361,13 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   plan->flash = strcmp (psi_settings_text (s, PSI_KEY_ATTENTION), "math") != 0;
   plan->flash_generation = flash_generation (plan, psi_settings_text (s, PSI_KEY_ATTENTION));
   plan->compile = psi_settings_bool (s, PSI_KEY_COMPILE);
+  plan->collective_checks = psi_settings_has (s, PSI_KEY_COLLECTIVE_CHECKS)
+                                ? psi_settings_bool (s, PSI_KEY_COLLECTIVE_CHECKS)
+                                : plan->framework->checks_over_nodes && plan->pp > 1 && plan->tp > 1 &&
+                                      plan->dp * plan->tp * plan->cp * plan->pp > machine_gpus_per_node;
+  if (plan->collective_checks && !psi_settings_has (s, PSI_KEY_COLLECTIVE_CHECKS))
+    psi_plan_assume (plan,
+                     "collective_checks = yes, as the framework launches tensor-parallel pipelines over several nodes");
   plan->overlap_grads = psi_settings_has (s, PSI_KEY_OVERLAP_GRADS) ? psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS)
                                                                     : plan->framework->overlap_grads;
   plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP)

@@ -70,8 +70,9 @@ typedef struct
   const PsiFrameworkMemory *memory;
   guint extra_gradient_bytes_each; /* per element: copies of gradients that nobody sends */
   gboolean deterministic, fused_loss;
-  guint flash_generation; /* of FlashAttention */
-  gint64 bucket_bytes;    /* G_MAXINT64: one message for everything */
+  gboolean collective_checks; /* the host compares every collective with the other ranks before it starts */
+  guint flash_generation;     /* of FlashAttention */
+  gint64 bucket_bytes;        /* G_MAXINT64: one message for everything */
   guint prefetch;
   gint64 sequence;
   double dropout;

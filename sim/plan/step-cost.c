@@ -6,9 +6,9 @@
  * The host runs ahead of the GPU: it issues kernels one after another at the pace of its framework, and only over a
  * whole pass of a layer does the slower of the two decide (small models become launch-bound). What the GPU waits for
  * its host is spread over the pass by calls. A collective costs the host COLLECTIVE_CALLS kernels: output tensor, work
- * object, two events and two waits between streams (ProcessGroupNCCL), about 60 us, in every framework the same. Kernel
- * times come from hwmodel, those of matrix products and attention at the clock of a GPU in training. Kernels of FIXED
- * time launch nothing.
+ * object, two events and two waits between streams (ProcessGroupNCCL), about 60 us, in every framework the same, and
+ * what checks of it cost (step-host.c). Kernel times come from hwmodel, those of matrix products and attention at the
+ * clock of a GPU in training. Kernels of FIXED time launch nothing.
  *
  *   work W beside a collective of time C:   W' = min (W / (1 - s), W + s C)
  *
@@ -125,7 +125,7 @@ stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *
   if (segment->comm == PSI_COMM_NONE)
     return stretch;
   stretch.comm_s = collective_s (plan, machine, segment->comm, segment);
-  stretch.work.host_s += COLLECTIVE_CALLS * issue_s;
+  stretch.work.host_s += COLLECTIVE_CALLS * issue_s + psi_step_check_s (plan, plan->tp);
   if (segment->beside_n > 0)
     stretch.beside = work_of (plan, machine, kind, segment->beside_first, segment->beside_n, NULL);
   if (stretch.comm_s > 0 && stretch.before)
@@ -145,7 +145,7 @@ stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *
     {
       stretch.again = work_of (plan, machine, kind, end - segment->again_n, segment->again_n, NULL);
       stretch.gather_s = collective_s (plan, machine, PSI_COMM_ALL_GATHER, segment);
-      stretch.work.host_s += COLLECTIVE_CALLS * issue_s;
+      stretch.work.host_s += COLLECTIVE_CALLS * issue_s + psi_step_check_s (plan, plan->tp);
     }
   return stretch;
 }

@@ -291,7 +291,7 @@ reduce_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
 {
   const PsiPlan *plan = step->plan;
   PsiCollectiveOp op = sum_of (plan);
-  PsiOpId last_mark = g_array_index (rank->marks, PsiOpId, rank->marks->len - 1);
+  PsiOpId last_mark = g_array_index (rank->marks, PsiOpId, rank->marks->len - 1), host = PSI_OP_NONE;
 
   if (plan->zero >= 2)
     return; /* sent layer by layer in the backward */
@@ -304,18 +304,23 @@ reduce_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
         psi_step_server_message (step, rank, FALSE, wire_bytes (step, bucket->work.dense_bytes), PSI_TRAFFIC_GRADIENTS);
   else
     {
+      PsiTime host_ps = psi_step_host_reduce_ps (step, bucket->n_layers, bucket->work.elements);
+
+      if (host_ps > 0)
+        host = psi_program_work (rank->program, PSI_STREAM_GRADIENTS, host_ps, PSI_TAG_OPTIMIZER);
       bucket->reduced[0] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_DP,
                                                 wire_bytes (step, bucket->work.dense_bytes), PSI_TRAFFIC_GRADIENTS);
       bucket->reduced[1] = psi_step_collective (step, rank, PSI_STREAM_GRADIENTS, op, PSI_DIMENSION_EXPERT_DP,
                                                 wire_bytes (step, bucket->work.expert_bytes), PSI_TRAFFIC_GRADIENTS);
     }
-  for (guint i = 0; i < 2; i++)
-    if (bucket->reduced[i] != PSI_OP_NONE)
+  const PsiOpId begin[] = { host, bucket->reduced[0], bucket->reduced[1] };
+  for (guint i = 0; i < G_N_ELEMENTS (begin); i++)
+    if (begin[i] != PSI_OP_NONE)
       {
         if (!plan->overlap_grads)
-          psi_program_after (rank->program, bucket->reduced[i], last_mark, 0);
+          psi_program_after (rank->program, begin[i], last_mark, 0);
         for (guint l = 0; l < bucket->n_layers && plan->overlap_grads; l++)
-          psi_program_after (rank->program, bucket->reduced[i], rank->ready[bucket->layers[l]], 0);
+          psi_program_after (rank->program, begin[i], rank->ready[bucket->layers[l]], 0);
       }
 }
 
@@ -403,16 +408,13 @@ update_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
   after_reduced (rank, bucket, update);
   if (plan->zero == 1 || plan->zero == 2)
     {
-      guint n = MAX (plan->framework->tensors * bucket->n_layers, 1);
-      PsiOpId dense = PSI_OP_NONE;
-
-      for (guint i = 0; i < n; i++)
-        {
-          dense = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER,
-                                       PSI_DIMENSION_SHARD, bucket->work.dense_parameters / n, PSI_TRAFFIC_PARAMETERS);
-          if (dense != PSI_OP_NONE)
-            psi_program_after (rank->program, dense, update, 0);
-        }
+      PsiTime host_ps = psi_step_host_gather_ps (step, bucket->n_layers);
+      PsiOpId host =
+          host_ps > 0 ? psi_program_work (rank->program, PSI_STREAM_COMPUTE, host_ps, PSI_TAG_OPTIMIZER) : update;
+      PsiOpId dense = psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER,
+                                           PSI_DIMENSION_SHARD, bucket->work.dense_parameters, PSI_TRAFFIC_PARAMETERS);
+      if (dense != PSI_OP_NONE)
+        psi_program_after (rank->program, dense, host, 0);
       PsiOpId routed =
           psi_step_collective (step, rank, PSI_STREAM_PARAMETERS, PSI_COLLECTIVE_ALL_GATHER, PSI_DIMENSION_EXPERT_DP,
                                bucket->work.expert_parameters, PSI_TRAFFIC_PARAMETERS);

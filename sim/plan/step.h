@@ -396,6 +396,14 @@ PsiTime psi_step_gradients_beside_ps (PsiStep *step, PsiStepRank *rank, guint la
 void psi_step_reduce_early (PsiStep *step, PsiStepRank *rank, guint part, gint64 micro_batch);
 PsiOpId psi_step_optimizer (PsiStep *step, PsiStepRank *rank, double elements, int part);
 
+/* step-host.c */
+/* Host time of a rank before a collective of n ranks starts, where collectives are checked; else 0. */
+double psi_step_check_s (const PsiPlan *plan, guint n_ranks);
+/* Host time besides launches that gradients of so many layers, `elements` trainable, cost on their way to the
+ * collective, and parameters after an update behind it. */
+PsiTime psi_step_host_reduce_ps (const PsiStep *step, guint n_layers, double elements);
+PsiTime psi_step_host_gather_ps (const PsiStep *step, guint n_layers);
+
 /* step-cyclic.c */
 /* Called before and after each token of a cyclic list: the updates that stand there. */
 void psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *token);

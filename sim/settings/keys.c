@@ -201,6 +201,8 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "fuse element-wise kernels as a compiler would" },
   PLAN (DETERMINISTIC), .name = "deterministic", YES_NO, .fallback = "no",
     .help = "kernels that give the same sums every time; their products want larger workspaces" },
+  PLAN (COLLECTIVE_CHECKS), .name = "collective_checks", OF_MANY, YES_NO,
+    .help = "the host compares every collective with the other ranks first (TORCH_DISTRIBUTED_DEBUG=DETAIL); the framework's unless written" },
   PLAN (FUSED_LOSS), .name = "fused_loss", YES_NO, .fallback = "no",
     .help = "the loss in one kernel over the logits, without a copy of them in fp32 (megatron)" },
   PLAN (FRAMEWORK), .name = "framework", 

@@ -13,10 +13,12 @@
  *   megatron-deepspeed  Megatron-LM's kernels under DeepSpeed's engine; the tensors of its pipeline are partitioned
  *                     over tp (pipe_partitioned). Host time: 3.2 of Megatron's 12 us a kernel, see below
  *   nanotron          fused norm and rotary kernels of flash-attn, gate as PyTorch operators; receives announce shape
- *                     and type first and are waited for
- *   megatron-eager    Megatron's layout with PyTorch's own norm, rotary embedding and gate (Aleph-Alpha/scaling): gate
- *                     and up are two column-parallel modules, each of which sums its input's gradient over the
- *                     tensor-parallel group, unless the sequence is sharded (column_parallel_linear.py, mlp.py)
+ *                     and type first and are waited for. Its launchers for several nodes set
+ *                     TORCH_DISTRIBUTED_DEBUG=DETAIL (examples/mamba/run_multinode.sh, slurm_launcher.py of March
+ * 2025), those of its published sweep of tensor-parallel pipelines must have: their steps take that long, those of
+ * plans without a pipeline or on one node do not megatron-eager    Megatron's layout with PyTorch's own norm, rotary
+ * embedding and gate (Aleph-Alpha/scaling): gate and up are two column-parallel modules, each of which sums its input's
+ * gradient over the tensor-parallel group, unless the sequence is sharded (column_parallel_linear.py, mlp.py)
  *   megatron-eager-rms  the same with flash-attn's fused RMS norm
  *
  *   megatron-bridge   megatron-core with tp_comm_overlap wherever tp > 1 (scripts/performance/utils/overrides.py):
@@ -76,7 +78,7 @@ const PsiFramework psi_frameworks[] = {
   { .name = "nanotron", .words = "nanotron",
     .summary = "nanotron of Hugging Face",
     .megatron = TRUE, KERNELS (FUSED, FUSED, EAGER, FUSED), .host_factor = 3.5, .flash = 2, .blocking_sends = TRUE,
-    .tensors = 9, .cut_past_share = TRUE, .tensor_overlap = PSI_TENSOR_SHARDED },
+    .tensors = 6, .matrices = 4, .cut_past_share = TRUE, .tensor_overlap = PSI_TENSOR_SHARDED, .checks_over_nodes = TRUE, .overlap_grads = FALSE },
   { .name = "megatron", .words = "Megatron|megatron",
     .summary = "Megatron-LM",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), .host_factor = 1, .flash = 2, .blocking_sends = TRUE,

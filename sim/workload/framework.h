@@ -39,13 +39,14 @@ typedef struct
   gboolean blocking_sends;                 /* a rank computes on only when its boundary tensor has left */
   gboolean scattered_boundaries;           /* each tp rank sends its 1/tp of a boundary tensor */
   gboolean overlap_grads;                  /* default of the key */
-  guint tensors;       /* ZeRO-1 shares parameters tensor by tensor, so many in a layer; 0: bucket by bucket */
-  gboolean fused_sums; /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
+  guint tensors, matrices; /* of a layer, where the host cuts each into slices for ZeRO-1; 0: flat buffers */
+  gboolean fused_sums;     /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
   PsiTensorOverlap tensor_overlap;
   gboolean whole_sums;        /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
   gboolean sums_each_product; /* gate and up sum the gradient of their common input over tp one after the other */
+  gboolean checks_over_nodes; /* default of the key collective_checks for tensor-parallel pipelines over nodes */
   gboolean fits_by_recipe;    /* its recipes recompute or offload where the activations of a model would not fit */
 } PsiFramework;
 
