@@ -28,6 +28,7 @@ LIMITS = [
     ("simumax-b200", "strict", "step_time", 5.0),
     ("llmfoundry", "strict", "step_time", 5.0),
     ("torchtitan", "strict", "step_time", 8.0),
+    ("ultrascale", "strict", "step_time", 18.0),
     ("alephalpha", "strict", "step_time", 6.5),
     ("vtrain", "strict", "step_time", 9.0),
     ("bigscience-a100", "strict", "step_time", 12.0),
