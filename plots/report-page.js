@@ -210,7 +210,7 @@ function whatHelps(plan) {
       table(["links", "now", "a tenth longer at", "twice as long at", "never below"], helps.links.map(link => [`${link.tier}, ${link.link}`,
         dash(link.bytes_per_s) ? "–" : rateText(link.bytes_per_s), rateText(link.tenth_longer_bytes_per_s), rateText(link.twice_as_long_bytes_per_s), timeText(link.step_time_unlimited_s)])),
       h("p", { class: "small soft" }, "Of one GPU, one direction; against links of that tier that carry any number of bytes at once: then the step would take the time on the right.")] : "",
-    helps.degrees.length ? [h("h2", {}, "One step larger"),
+    helps.degrees.length ? [h("h2", {}, "Other degrees"),
       table(["change", "GPUs", "verdict", "peak memory", "step time", "samples/s", "against now"], helps.degrees.map(row => [h("code", {}, row.set), String(row.gpus), row.verdict,
         bytesText(row.peak_bytes), timeText(row.step_time_s), countText(row.samples_per_s),
         `${row.samples_per_s < plan.throughput.samples_per_s ? "−" : "+"}${percentText(Math.abs(row.samples_per_s / plan.throughput.samples_per_s - 1))}`]))] : "",

@@ -127,54 +127,105 @@ try_settings (PsiWhatHelps *helps, const PsiSettings *settings, const Setting *s
   return TRUE;
 }
 
-/* Another degree takes GPUs from dp: the step keeps its samples. */
-static gboolean
-try_same_gpus (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *plan, PsiKeyId key, guint now,
-               guint more, guint gpus)
+/* What a degree of a plan may become. */
+typedef struct
 {
+  const PsiSettings *settings;
+  const PsiPlan *plan;
+  const PsiMachine *machine;
+  guint gpus;
+  PsiKeyId key;
+  guint now;
+} Degree;
+
+/* Another degree takes GPUs from dp, or gives it some: the step keeps its samples. */
+static gboolean
+try_same_gpus (PsiWhatHelps *helps, const Degree *degree, guint value)
+{
+  const PsiPlan *plan = degree->plan;
   guint n = 2;
 
-  if (key == PSI_KEY_EP)
+  if (degree->key == PSI_KEY_EP)
     {
       /* Experts spread over the data-parallel ranks: nobody gives way. */
-      const Setting set[] = { { key, more } };
-      return plan->dp * plan->cp % more == 0 && try_settings (helps, settings, set, 1, gpus);
+      const Setting set[] = { { degree->key, value } };
+      return plan->dp * plan->cp % value == 0 && try_settings (helps, degree->settings, set, 1, degree->gpus);
     }
-  if (plan->dp * now % more != 0)
+  if (plan->dp * degree->now % value != 0)
     return FALSE;
-  guint dp = plan->dp * now / more;
-  Setting set[] = { { key, more }, { PSI_KEY_DP, dp }, { PSI_KEY_MICRO_BATCHES, 0 } };
-  if (!psi_settings_has (settings, PSI_KEY_GLOBAL_BATCH))
+  guint dp = plan->dp * degree->now / value;
+  Setting set[] = { { degree->key, value }, { PSI_KEY_DP, dp }, { PSI_KEY_MICRO_BATCHES, 0 } };
+  if (!psi_settings_has (degree->settings, PSI_KEY_GLOBAL_BATCH))
     {
       if ((guint64) plan->micro_batches * plan->dp % dp != 0)
         return FALSE;
       set[2].value = (guint64) plan->micro_batches * plan->dp / dp;
       n = 3;
     }
-  return try_settings (helps, settings, set, n, gpus);
+  return try_settings (helps, degree->settings, set, n, degree->gpus);
 }
 
 static gboolean
-try_more_gpus (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *plan, PsiKeyId key, guint now,
-               guint more, guint gpus)
+try_other_gpus (PsiWhatHelps *helps, const Degree *degree, guint value)
 {
-  guint64 total = (guint64) gpus * more / now;
+  guint64 total = (guint64) degree->gpus * value / degree->now;
   guint n = 1;
-  Setting set[4] = { { key, more } };
+  Setting set[4] = { { degree->key, value } };
 
-  if (key == PSI_KEY_EP || (guint64) gpus * more % now != 0)
+  if (degree->key == PSI_KEY_EP || (guint64) degree->gpus * value % degree->now != 0)
     return FALSE;
-  if (key != PSI_KEY_DP)
-    set[n++] = (Setting){ PSI_KEY_DP, plan->dp };
-  if (psi_settings_has (settings, PSI_KEY_GPUS))
+  if (degree->key != PSI_KEY_DP)
+    set[n++] = (Setting){ PSI_KEY_DP, degree->plan->dp };
+  if (psi_settings_has (degree->settings, PSI_KEY_GPUS))
     set[n++] = (Setting){ PSI_KEY_GPUS, total };
-  if (key == PSI_KEY_DP && psi_settings_has (settings, PSI_KEY_GLOBAL_BATCH))
-    set[n++] = (Setting){ PSI_KEY_GLOBAL_BATCH, (guint64) plan->global_batch / plan->dp * more };
-  return try_settings (helps, settings, set, n, (guint) total);
+  if (degree->key == PSI_KEY_DP && psi_settings_has (degree->settings, PSI_KEY_GLOBAL_BATCH))
+    set[n++] = (Setting){ PSI_KEY_GLOBAL_BATCH, (guint64) degree->plan->global_batch / degree->plan->dp * value };
+  return try_settings (helps, degree->settings, set, n, (guint) total);
+}
+
+/* Whole nodes, or an even part of one. */
+static gboolean
+fills_nodes (const PsiMachine *machine, double gpus)
+{
+  double node = machine->gpus_per_node;
+
+  return machine->ideal || fmod (MAX (gpus, node), MIN (gpus, node)) == 0;
+}
+
+/* How far a value is from what people would take first, twice or half of now on full nodes. Replicas rather fill nodes,
+ * what is inside one rather doubles. */
+static guint
+oddity_of (const Degree *degree, guint value, gboolean same_gpus)
+{
+  gboolean fills = same_gpus || fills_nodes (degree->machine, (double) degree->gpus * value / degree->now);
+  gboolean doubles = MAX (value, degree->now) == 2 * MIN (value, degree->now);
+  gboolean first = degree->key == PSI_KEY_DP ? fills : doubles;
+
+  return fills && doubles ? 0 : first ? 1 : fills || doubles ? 2 : 3;
+}
+
+/* One row with the next value above or below, if the plan admits one. */
+static gboolean
+add_next (PsiWhatHelps *helps, const Degree *degree, gboolean up, gboolean same_gpus)
+{
+  guint first = up ? degree->now + 1 : degree->now - 1;
+  guint n = up ? degree->now * (MOST_STEPS - 1) : degree->now - 1;
+
+  for (guint oddity = 0; oddity < 4; oddity++)
+    for (guint i = 0; i < n; i++)
+      {
+        guint value = up ? first + i : first - i;
+
+        if (oddity_of (degree, value, same_gpus) == oddity &&
+            (same_gpus ? try_same_gpus (helps, degree, value) : try_other_gpus (helps, degree, value)))
+          return TRUE;
+      }
+  return FALSE;
 }
 
 static void
-add_degrees (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *plan, guint gpus)
+add_degrees (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *plan, const PsiMachine *machine,
+             guint gpus)
 {
   const struct
   {
@@ -188,13 +239,11 @@ add_degrees (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *pl
 
   for (guint d = 0; d < G_N_ELEMENTS (degrees); d++)
     {
-      guint now = degrees[d].now, most = MAX (now, 1) * MOST_STEPS;
-      gboolean found = FALSE;
+      const Degree degree = { settings, plan, machine, gpus, degrees[d].key, MAX (degrees[d].now, 1) };
 
-      for (guint more = now + 1; more <= most && !found && degrees[d].key != PSI_KEY_DP; more++)
-        found = try_same_gpus (helps, settings, plan, degrees[d].key, now, more, gpus);
-      for (guint more = now + 1; more <= most && !found; more++)
-        found = try_more_gpus (helps, settings, plan, degrees[d].key, now, more, gpus);
+      for (gint up = TRUE; up >= FALSE; up--)
+        if (degree.key == PSI_KEY_DP || !add_next (helps, &degree, up, TRUE))
+          add_next (helps, &degree, up, FALSE);
     }
 }
 
@@ -251,7 +300,7 @@ psi_what_helps (const PsiSettings *settings, PsiPlanReport *report)
   psi_settings_set (calm, PSI_KEY_JITTER, "0", "what would help", NULL);
   add_links (helps, calm, machine, report->gpus);
   if (!plan->cyclic && plan->file == NULL && !plan->keeps_all && plan->worker_batches == NULL)
-    add_degrees (helps, calm, plan, report->gpus);
+    add_degrees (helps, calm, plan, machine, report->gpus);
   g_autoptr (PsiPlanReport) one = simulate_one (calm, plan);
   if (one == NULL)
     return;

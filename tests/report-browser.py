@@ -127,7 +127,7 @@ def page(browser, name, arguments):
     for word in (plan["verdict"].upper(), "Assumptions", "One step", "Memory over the step"):
         if word not in text:
             yield f"'{word}' is not on the page"
-    for option, heading in (("--critical-path", "Critical path"), ("--what-helps", "Bandwidth it needs"), ("--what-helps", "One step larger")):
+    for option, heading in (("--critical-path", "Critical path"), ("--what-helps", "Bandwidth it needs"), ("--what-helps", "Other degrees")):
         if (option in arguments) != (heading in text):
             yield f"'{heading}' is {'not ' if option in arguments else ''}on the page"
     differs = "The plans differ in samples per step" in text

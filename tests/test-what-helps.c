@@ -99,10 +99,19 @@ test_degrees (void)
     const char *flags, *sets;
   } cases[] = {
     { "model=llama-2-7b machine=a100 gpus=16 dp=4 tp=2 pp=2 micro_batches=4",
-      "dp=5 gpus=20;tp=4 dp=2 micro_batches=8;pp=4 dp=2 micro_batches=8;cp=2 dp=2 micro_batches=8" },
-    { "model=llama-2-7b machine=a100 plan=dp dp=1 tp=2 global_batch=16", "dp=2 global_batch=32;tp=4 dp=1;cp=2 dp=1" },
+      "dp=8 gpus=32;dp=2 gpus=8;tp=4 dp=2 micro_batches=8;tp=1 dp=8 micro_batches=2;pp=4 dp=2 micro_batches=8;"
+      "pp=1 dp=8 micro_batches=2;cp=2 dp=2 micro_batches=8" },
+    { "model=llama-2-7b machine=a100 plan=dp dp=1 tp=2 global_batch=16",
+      "dp=2 global_batch=32;tp=4 dp=1;tp=1 dp=2;cp=2 dp=1" },
     { "model=mixtral-8x7b machine=h100 gpus=32 dp=8 pp=4 ep=4 global_batch=64",
-      "dp=12 gpus=48 global_batch=96;tp=2 dp=4;pp=8 dp=4;cp=2 dp=4;ep=8" },
+      "dp=16 gpus=64 global_batch=128;dp=4 gpus=16 global_batch=32;tp=2 dp=4;pp=8 dp=4;pp=2 dp=16;cp=2 dp=4;ep=8;"
+      "ep=2" },
+    /* Three nodes become six or two, not one and a half. */
+    { "model=gpt2 machine=a100 gpus=24 dp=24",
+      "dp=48 gpus=48;dp=16 gpus=16;tp=2 dp=12 micro_batches=2;pp=2 dp=12 micro_batches=2;cp=2 dp=12 micro_batches=2" },
+    /* Three of a node become four; half of three is none. */
+    { "model=gpt2 machine=a100 gpus=3 dp=3",
+      "dp=4 gpus=4;dp=2 gpus=2;tp=3 dp=1 micro_batches=3;pp=3 dp=1 micro_batches=3;cp=2 dp=3 gpus=6" },
   };
 
   for (guint c = 0; c < G_N_ELEMENTS (cases); c++)

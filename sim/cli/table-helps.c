@@ -62,8 +62,8 @@ append_degrees (GString *out, const PsiPlanReport *plan, const PsiTerminal *term
   if (degrees->len == 0)
     return;
   g_string_append_c (out, '\n');
-  psi_append_styled (out, terminal, PSI_STYLE_BOLD, "One step larger");
-  g_string_append (out, "  the next value of each degree\n");
+  psi_append_styled (out, terminal, PSI_STYLE_BOLD, "Other degrees");
+  g_string_append (out, "  the next larger and smaller value of each\n");
   psi_table_add_headings (table, PSI_STYLE_DIM, headings, G_N_ELEMENTS (headings));
   for (guint i = 0; i < degrees->len; i++)
     {
