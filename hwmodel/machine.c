@@ -315,7 +315,7 @@ psi_machine_choose_network (PsiMachine *machine, const char *name, GError **erro
       machine->description = describe (machine);
       return TRUE;
     }
-  g_set_error (error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_VALUE, "network: '%s' has no network '%s' (allowed: %s)",
+  g_set_error (error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_VALUE, "'%s' has no network '%s' (allowed: %s)",
                machine->name, name, names->str);
   return FALSE;
 }

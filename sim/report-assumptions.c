@@ -26,6 +26,13 @@ void
 psi_report_fill_assumptions (PsiPlanReport *plan, const PsiStep *step, gint64 overhead_bytes)
 {
   note_precision (plan, step);
+  for (guint i = 0; i < step->plan->ignored->len; i++)
+    {
+      const char *text = g_ptr_array_index (step->plan->ignored, i);
+
+      g_ptr_array_add (plan->warnings, g_strdup (text));
+      g_ptr_array_add (plan->assumptions, g_strdup (text));
+    }
   for (guint i = 0; i < step->plan->assumptions->len; i++)
     g_ptr_array_add (plan->assumptions, g_strdup (g_ptr_array_index (step->plan->assumptions, i)));
   if (!step->machine->ideal)

@@ -14,9 +14,14 @@ psi_simulate_machine (const PsiSettings *settings, GError **error)
   gboolean uniform = model == NULL || strcmp (model, "uniform") == 0;
   g_autoptr (PsiMachine) machine = psi_machine_load (name != NULL ? name : uniform ? "ideal" : "a100-sxm-80", error);
 
-  if (machine == NULL || (psi_settings_has (settings, PSI_KEY_NETWORK) &&
-                          !psi_machine_choose_network (machine, psi_settings_text (settings, PSI_KEY_NETWORK), error)))
+  if (machine == NULL)
     return NULL;
+  if (psi_settings_has (settings, PSI_KEY_NETWORK) &&
+      !psi_machine_choose_network (machine, psi_settings_text (settings, PSI_KEY_NETWORK), error))
+    {
+      g_prefix_error (error, "%s: ", psi_settings_where (settings, PSI_KEY_NETWORK));
+      return NULL;
+    }
   psi_machine_override (
       machine,
       psi_settings_has (settings, PSI_KEY_GPUS_PER_NODE) ? (guint) psi_settings_count (settings, PSI_KEY_GPUS_PER_NODE)

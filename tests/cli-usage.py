@@ -23,6 +23,8 @@ FOLDER = tempfile.TemporaryDirectory(prefix="psisim-cli-")
 MODEL = "[model]\nmodel = uniform\n"
 TWO_PLANS = MODEL + "[machine]\nmachine = ideal\n[plan dp]\nworkers = 2\n[plan cdp-v2]\nworkers = 2\n"
 
+LLAMA = "run --model llama-2-7b --machine a100 --gpus 8 "
+
 # Faults of the command line: arguments, what the one line on stderr holds. Status 2.
 USAGE = [
     ("", "no command"),
@@ -80,8 +82,29 @@ USAGE = [
     ("run --tied true", "--tied: 'true' is not yes or no"),
     ("run --group-order tp,dp", "--group-order: 'tp,dp' is not an order of"),
     ("run --slow-rank 3", "--slow-rank: '3' is not a list of RANK:FACTOR"),
+    ("run --slow-rank 3:2,1:2,03:4", "--slow-rank: '03' is in the list twice"),
+    ("run --slow-link 3:2,3:2", "--slow-link: '3' is in the list twice"),
+    (LLAMA + "--lora-rank 8 --lora-targets q,v,q", "--lora-targets: 'q' is in the list twice"),
+    (LLAMA + "--lora-rank 8 --lora-targets attention,v", "--lora-targets: 'v' is in the list twice"),
+    (LLAMA + "--lora-rank 4097", "--lora-rank: '4097' is more than the 4096 channels of the model"),
+    (LLAMA + "--offload activations --offload-layers 33", "--offload-layers: '33' is more than the 32 layers of the model"),
+    (LLAMA + "--recompute full --recompute-every 33", "--recompute-every: '33' is more than the 32 layers"),
+    (LLAMA + "--zero 3 --prefetch 33", "--prefetch: '33' is more than the 32 layers"),
+    (LLAMA + "--loss-chunks 4097", "--loss-chunks: '4097' is more than the 4096 tokens of a micro-batch"),
+    (LLAMA + "--pp 8 --schedule auto --micro-batches 12 --in-flight 13", "--in-flight: '13' is more than the 12 micro-batches"),
+    (LLAMA + "--ep 4", "--ep: '4' needs experts, and 'llama-2-7b' has none (allowed: 1)"),
+    (LLAMA + "--network foo", "--network: 'a100-sxm-80' has no network 'foo' (allowed: hdr200 efa)"),
+    (LLAMA + "--pp 8 --schedule 1f1b --vpp 2", "--schedule: schedule '1f1b' has one model part per rank, not vpp = 2"),
     ("run --model gpt2 --machine a100 --pp 4 --partition 0,0,0,12", "--partition: part 1 of '0,0,0,12' has no layer"),
     ("run --model gpt2 --machine a100 --schedule /dev/zero", "cannot read schedule '/dev/zero': larger than 64 MiB"),
+]
+
+# Keys that change nothing: arguments, the warning.
+IGNORED = [
+    ("run --model resnet-50 --machine a100 --sequence 44", "sequence = 44 is ignored: a trace has its shapes"),
+    ("run --model resnet-50 --machine a100 --dropout 0.5", "dropout = 0.5 is ignored: a trace has its shapes"),
+    ("run --model uniform --sequence 44", "sequence = 44 is ignored: stages of 'uniform' have their times and bytes"),
+    ("compare --model vit-b16 --machine a100 --plans dp --sequence 44", "sequence = 44 is ignored: an image has as many tokens as patches"),
 ]
 
 # Files without an end, or that a parser would drown in: arguments, what the one line on stderr holds. Status 1.
@@ -183,6 +206,20 @@ def check_usage():
     yield from refused(["run", "--model", ""], 2, "--model needs a value")
     yield from refused(["run", "--tp", "x" * 100000], 2, "...' is not a whole number")
     yield from refused(["run", "--tp", "a\nb\x1b[31m"], 2, "'a?b?[31m' is not a whole number")
+
+
+def check_ignored():
+    for line, part in IGNORED:
+        error = psisim(*line.split()).stderr.decode()
+        if not error.startswith("psisim: warning: ") or error.count("\n") != 1 or part not in error:
+            yield f"psisim {line}: {error!r}"
+        if psisim(*line.split(), "--quiet").stderr:
+            yield f"psisim {line} --quiet: not quiet"
+    text = printed("run", "--model", "gpt2", "--machine", "a100", "--gpus", "8", "--shard-group", "4", "--prefetch", "2",
+                   "--recompute-every", "3", "--reduce-every", "5", "--trials", "7", "-v")
+    for key in ("shard_group = 4", "prefetch = 2", "recompute_every = 3", "reduce_every = 5", "trials = 7"):
+        if f"- {key} is ignored: " not in text:
+            yield f"'{key}' is not said to be ignored"
 
 
 def check_numbers():
@@ -434,7 +471,7 @@ def check_output():
 
 write("two.scn", TWO_PLANS.encode())
 tap.run([
-    ("usage", check_usage()), ("numbers", check_numbers()), ("files", check_files()), ("hostile", check_hostile()),
+    ("usage", check_usage()), ("ignored", check_ignored()), ("numbers", check_numbers()), ("files", check_files()), ("hostile", check_hostile()),
     ("defaults", check_defaults()), ("killed", check_killed()), ("help", check_help()),
     ("everything-named", check_everything_named()), ("man-pages", check_man_pages()), ("lists", check_lists()),
     ("collective", check_collective()),

@@ -5,5 +5,9 @@
 
 /* Does `zero` go with the rest of the plan? The error blames what was written. */
 gboolean psi_plan_check_zero (const PsiPlan *plan, const PsiSettings *settings, GError **error);
-/* `workers` says nothing where the plan has no N: then an assumption says so. */
-void psi_plan_note_workers (PsiPlan *plan, const PsiSettings *settings);
+/* Is a written number more than what it counts, layers or tokens? */
+gboolean psi_plan_check_counts (const PsiPlan *plan, const PsiSettings *settings, const PsiModelSource *source,
+                                GError **error);
+/* Written keys that change nothing: those this plan has no use for are assumptions, as several plans may share keys;
+ * those the model has no use for go into plan->ignored. */
+void psi_plan_note_ignored (PsiPlan *plan, const PsiSettings *settings, const PsiModelSource *source);

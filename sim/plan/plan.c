@@ -319,6 +319,7 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   g_autoptr (PsiPlan) plan = g_new0 (PsiPlan, 1);
 
   plan->assumptions = g_ptr_array_new_with_free_func (g_free);
+  plan->ignored = g_ptr_array_new_with_free_func (g_free);
   plan->framework = psi_framework_find (psi_settings_text (s, PSI_KEY_FRAMEWORK));
   plan->memory = psi_framework_memory (plan->framework);
   plan->megatron = plan->framework->megatron;
@@ -390,7 +391,6 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
     }
   if (!psi_plan_check_zero (plan, s, error))
     return NULL;
-  psi_plan_note_workers (plan, s);
   if (plan->zero > 0 && plan->schedule->copies > 1)
     {
       psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_ZERO),
@@ -410,8 +410,9 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
                        "'yes' needs all gradients at once; cyclic plans update stage by stage");
       return NULL;
     }
-  if (!check_asynchronous (plan, s, error))
+  if (!check_asynchronous (plan, s, error) || !psi_plan_check_counts (plan, s, source, error))
     return NULL;
+  psi_plan_note_ignored (plan, s, source);
   plan->fsdp = plan->zero == 3 && plan->memory->fsdp > 0 && !plan->cyclic && !source->is_uniform;
   psi_plan_resolve_precision (plan, s, source);
   plan->bucket_bytes = psi_settings_has (s, PSI_KEY_BUCKET) ? psi_settings_count (s, PSI_KEY_BUCKET)
@@ -430,6 +431,7 @@ psi_plan_free (PsiPlan *plan)
   if (plan == NULL)
     return;
   g_ptr_array_unref (plan->assumptions);
+  g_ptr_array_unref (plan->ignored);
   psi_schedule_free (plan->file);
   g_free (plan);
 }

@@ -78,6 +78,7 @@ typedef struct
   double dropout;
   guint loss_chunks;
   GPtrArray *assumptions; /* of char* */
+  GPtrArray *ignored;     /* of char*: keys that the model has no use for, and why */
 } PsiPlan;
 
 /* Resolve degrees, batch and presets for a model. Errors name the key at fault. (transfer full) */

@@ -59,6 +59,20 @@ boundary_time_ps (const PsiStep *step, const PsiModel *model)
   return psi_collective_time_ps (&cost);
 }
 
+/* Begin the error of a schedule that cannot be with the place where somebody asked for it. */
+static void
+blame_schedule (const PsiSettings *settings, GError **error)
+{
+  static const PsiKeyId asked[] = { PSI_KEY_SCHEDULE, PSI_KEY_PLAN, PSI_KEY_VPP };
+
+  for (guint i = 0; i < G_N_ELEMENTS (asked); i++)
+    if (psi_settings_has (settings, asked[i]))
+      {
+        g_prefix_error (error, "%s: ", psi_settings_where (settings, asked[i]));
+        return;
+      }
+}
+
 PsiSchedule *
 psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **error)
 {
@@ -99,5 +113,8 @@ psi_step_schedule (const PsiStep *step, const PsiShapeCost *shape, GError **erro
     }
   if (plan->file != NULL)
     return plan->cyclic ? psi_plan_cyclic_from_file (plan, &order, error) : psi_schedule_copy (plan->file);
-  return plan->schedule->build (&order, error);
+  PsiSchedule *schedule = plan->schedule->build (&order, error);
+  if (schedule == NULL)
+    blame_schedule (step->settings, error);
+  return schedule;
 }

@@ -189,6 +189,7 @@ static gboolean
 check_slow (const char *text, GError **error)
 {
   g_auto (GStrv) pieces = g_strsplit (text, ",", -1);
+  g_autoptr (GHashTable) ranks = g_hash_table_new_full (g_double_hash, g_double_equal, g_free, NULL);
 
   for (char **piece = pieces; *piece != NULL; piece++)
     {
@@ -203,6 +204,9 @@ check_slow (const char *text, GError **error)
         return refuse (error, pair[0], "is not a rank");
       if (!(factor >= 1e-3 && factor <= 1e6))
         return refuse (error, pair[1], "is out of range (0.001 to 1000000)");
+      if (g_hash_table_contains (ranks, &rank))
+        return refuse (error, pair[0], "is in the list twice");
+      g_hash_table_add (ranks, g_memdup2 (&rank, sizeof rank));
     }
   return TRUE;
 }

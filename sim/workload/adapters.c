@@ -94,6 +94,12 @@ psi_adapters_read (const PsiSettings *settings, PsiAdapters *ret_adapters, GErro
                        psi_settings_where (settings, PSI_KEY_LORA_TARGETS), list[i]);
           return FALSE;
         }
+      if ((adapters.targets & targets) != 0)
+        {
+          g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE, "%s: '%s' is in the list twice",
+                       psi_settings_where (settings, PSI_KEY_LORA_TARGETS), list[i]);
+          return FALSE;
+        }
       adapters.targets |= targets;
     }
   while (strcmp (base_names[adapters.base], psi_settings_text (settings, PSI_KEY_LORA_BASE)) != 0)

@@ -32,8 +32,8 @@ typedef struct
   PsiBaseFormat base;
 } PsiAdapters;
 
-/* From lora_rank, lora_targets and lora_base. Errors: a word that names no product, keys without lora_rank, frozen
- * beside it. *ret_adapters is untouched on failure. */
+/* From lora_rank, lora_targets and lora_base. Errors: a word that names no product or one that is named before, keys
+ * without lora_rank, frozen beside it. *ret_adapters is untouched on failure. */
 gboolean psi_adapters_read (const PsiSettings *settings, PsiAdapters *ret_adapters, GError **error);
 
 /* Append ", LoRA of rank 8 on q,v" or, beside narrow weights, ", LoRA of rank 8 on q,v over nf4"; nothing without
