@@ -435,6 +435,15 @@ def check_collective():
             yield f"--algorithm {name}: shown are {sorted(set(used))}"
 
 
+    write("predicted.log", printed("collective", "all-reduce", "--machine", "h100", "--gpus", "8").encode())
+    for log, kind in (("log", "measured"), ("predicted.log", "synthetic")):
+        done = psisim("fit", log, "--op", "all-reduce", "-o", "fitted.json")
+        with open(os.path.join(FOLDER.name, "fitted.json")) as file:
+            got = json.load(file)["kind"]
+        if got != kind or (b"is no measurement" in done.stderr) != (kind == "synthetic"):
+            yield f"fit {log}: kind {got}, {done.stderr.decode()!r}"
+
+
 def check_completion():
     for words, expected in [
         ([""], ["run", "list", "schedule"]), (["ru"], ["run"]), (["schedule", ""], ["show"]),

@@ -126,6 +126,8 @@ read_comment (Log *log, const char *line, GError **error)
         return FALSE;
       log->operation = program;
     }
+  if (strstr (text, PSI_SAMPLES_PREDICTED) != NULL)
+    json_object_set_string_member (log->samples->provenance, "predicted_by", "psisim");
   if (g_str_has_prefix (text, "Rank "))
     note_rank (log, line);
   if (g_str_has_prefix (text, "size ") && strstr (text, "algbw"))

@@ -48,6 +48,10 @@ PsiSamples *psi_samples_new (void);
 void psi_samples_free (PsiSamples *samples);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiSamples, psi_samples_free)
 
+/* In the tables of `psisim collective`, which look like logs: these are no measurements. A file that has it gives
+ * `provenance` the key "predicted_by". */
+#define PSI_SAMPLES_PREDICTED "predicted by psisim"
+
 /* Add a file. `operation` names the collective of an nccl-tests log that does not say it itself ("all_gather"); NULL:
  * tell it from the log, the file's name or the ratio of its bandwidths. On failure *error names file and line and the
  * samples are unchanged. A last line that was cut short is left out. */

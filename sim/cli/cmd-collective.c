@@ -206,8 +206,9 @@ rows_to_table (const PsiMachine *machine, PsiCollectiveOp op, const PsiGroupShap
 {
   GString *out = g_string_new (NULL);
 
-  g_string_append_printf (out, "# %s on %u GPUs, %u node%s: %s (%s)\n", psi_collective_names[op], shape->n_ranks,
-                          shape->n_nodes, shape->n_nodes == 1 ? "" : "s", machine->name, machine->kind);
+  g_string_append_printf (out, "# %s on %u GPUs, %u node%s: %s (%s), " PSI_SAMPLES_PREDICTED "\n",
+                          psi_collective_names[op], shape->n_ranks, shape->n_nodes, shape->n_nodes == 1 ? "" : "s",
+                          machine->name, machine->kind);
   g_string_append_printf (out, "# %10s  %12s  %8s  %6s  %6s  %9s  %7s  %7s  %s\n", "size", "count", "type", "redop",
                           "root", "time", "algbw", "busbw", "algorithm");
   g_string_append_printf (out, "# %10s  %12s  %8s  %6s  %6s  %9s  %7s  %7s\n", "(B)", "(elements)", "", "", "", "(us)",

@@ -61,7 +61,11 @@ fit (const PsiArguments *arguments, GError **error)
   if (!read_samples (arguments, samples, error))
     return NULL;
   g_autofree char *name = file_stem (file);
-  g_autoptr (PsiProfile) profile = psi_profile_from_samples (samples, name, source ? "published" : "measured", source);
+  gboolean predicted = json_object_has_member (samples->provenance, "predicted_by");
+  const char *kind = predicted ? "synthetic" : source != NULL ? "published" : "measured";
+  g_autoptr (PsiProfile) profile = psi_profile_from_samples (samples, name, kind, source);
+  if (predicted)
+    psi_warn (arguments, "a table that psisim predicted is no measurement: the profile says that it is synthetic");
   if (!psi_profile_save (profile, file, error))
     return NULL;
   if (arguments->given[PSI_OPTION_PLOT] && psi_plot_profile (profile, arguments->values[PSI_OPTION_PLOT], error) == 0)
