@@ -198,6 +198,30 @@ test_names (void)
   g_assert_cmpint (copy->ffn, ==, 11008);
 }
 
+/* A model that reads images too: its language model, and what is left out. */
+static void
+test_parts (void)
+{
+  g_autoptr (PsiModelDimensions) llava = load_quoted (
+      "{'model_type':'llava','_name_or_path':'llava-hf/llava-1.5-7b-hf','tie_word_embeddings':true,'vision_config':{},"
+      "'audio_config':{},'text_config':{'model_type':'llama','vocab_size':32064,'num_hidden_layers':16}}");
+  g_autoptr (PsiModelDimensions) qwen = load_quoted ("{'model_type':'qwen2_vl','vision_config':{}," LLAMA_SHAPE "}");
+  g_autoptr (PsiModelDimensions) alone = load_quoted ("{" LLAMA "}");
+  g_autoptr (PsiModelDimensions) copy = psi_model_dimensions_copy (llava);
+
+  g_assert_cmpstr (llava->name, ==, "llava-1.5-7b-hf");
+  g_assert_cmpstr (llava->family, ==, "llama");
+  g_assert_cmpint (llava->layers, ==, 16);
+  g_assert_cmpint (llava->hidden, ==, 4096);
+  g_assert_cmpint (llava->vocab, ==, 32064);
+  g_assert_true (llava->tied);
+  g_assert_cmpstr (llava->beside, ==, "vision_config and audio_config");
+  g_assert_cmpstr (copy->beside, ==, llava->beside);
+  g_assert_cmpstr (qwen->beside, ==, "vision_config");
+  g_assert_true (qwen->traits.qkv_bias);
+  g_assert_null (alone->beside);
+}
+
 static void
 test_errors (void)
 {
@@ -209,7 +233,12 @@ test_errors (void)
   assert_fails ("{", "*bad.json: not JSON: *");
   assert_fails ("[1]", "*bad.json: not a model configuration*");
   assert_fails_quoted ("{}", "*field 'model_type' is missing (allowed: *");
-  assert_fails_quoted ("{'model_type':'lama'}", "*model_type: 'lama' is unknown (did you mean 'llama'?)");
+  /* Near in spelling is not near in kind. */
+  assert_fails_quoted ("{'model_type':'llava'}", "*model_type: 'llava' is unknown (allowed: gpt2 *");
+  assert_fails_quoted ("{'model_type':'mllama','text_config':{'model_type':'mllama_text_model'}}",
+                       "*bad.json: text_config: model_type: 'mllama_text_model' is unknown (allowed: gpt2 *");
+  assert_fails_quoted ("{'model_type':'llava','text_config':{'model_type':'phi'}}",
+                       "*bad.json: text_config: field 'num_hidden_layers' is missing, a 'phi' model needs it");
   assert_fails_quoted ("{'model_type':'wavenetwork'}", "*model_type: 'wavenetwork' is unknown (allowed: gpt2 *");
   assert_fails_quoted ("{'model_type':7}", "*model_type: '7' is not a text");
   assert_fails_quoted ("{'model_type':'gpt2','n_layer':12}", "*field 'n_embd' is missing*");
@@ -252,6 +281,7 @@ main (int argc, char **argv)
   g_test_add_func ("/traces/hf-config/moe", test_moe);
   g_test_add_func ("/traces/hf-config/t5-bert-vit", test_t5_bert_vit);
   g_test_add_func ("/traces/hf-config/names", test_names);
+  g_test_add_func ("/traces/hf-config/parts", test_parts);
   g_test_add_func ("/traces/hf-config/errors", test_errors);
   return g_test_run ();
 }

@@ -58,6 +58,20 @@ static const Network networks[] = {
   { "kimi-k2", "'model_type':'kimi_k2','moe_intermediate_size':2048,'n_routed_experts':384,'n_shared_experts':1,"
     "'num_experts_per_tok':8,'first_k_dense_replace':1,'q_lora_rank':1536,'kv_lora_rank':512,'qk_nope_head_dim':128,"
     "'qk_rope_head_dim':64,'v_head_dim':128," SHAPE (7168, 61, 64, 18432, 163840), 1026408232448 },
+  /* Language models inside others; files leave out what is their class's default. */
+  { "llava-1.5-7b", "'model_type':'llava','tie_word_embeddings':false,'vision_config':{'hidden_size':1024},"
+    "'text_config':{'model_type':'llama','max_position_embeddings':4096,'vocab_size':32064}", 6738939904 },
+  { "gemma-3-4b", "'model_type':'gemma3','vision_config':{'hidden_size':1152},'text_config':{'model_type':'gemma3_text',"
+    "'hidden_size':2560,'intermediate_size':10240,'num_hidden_layers':34}", 4300079472 - 416866032 - 2950272 },
+  { "mistral-small-3.1", "'model_type':'mistral3','vision_config':{},'text_config':{'model_type':'mistral',"
+    SHAPE (5120, 40, 32, 32768, 131072) KV (8) HEAD (128) "}", 23572403200 },
+  { "qwen2-vl-7b", "'model_type':'qwen2_vl','vision_config':{'depth':32}," SHAPE (3584, 28, 28, 18944, 152064) KV (4),
+    7615616512 },
+  { "qwen2.5-vl-7b", "'model_type':'qwen2_5_vl','vision_config':{},'text_config':{'model_type':'qwen2_5_vl_text',"
+    SHAPE (3584, 28, 28, 18944, 152064) KV (4) "}", 7615616512 },
+  { "llama-4-scout", "'model_type':'llama4','vision_config':{},'text_config':{'model_type':'llama4_text'}", 107769861120 },
+  { "llama-4-maverick", "'model_type':'llama4','vision_config':{},'text_config':{'model_type':'llama4_text',"
+    "'num_local_experts':128,'interleave_moe_layer_step':2}", 400711848960 },
 };
 /* clang-format on */
 

@@ -3,8 +3,9 @@
  *
  * Source: configuration_*.py (names and defaults) and modeling_*.py (biases, norms, tying) of the transformers library.
  * To add an architecture: a table of fields, unless another one's serves, and a row in psi_hf_architectures[].
- * Limits: text models and ViT only; rope scaling, sliding windows, logit caps and multi-token prediction change neither
- * a shape nor a count and are not read; windows therefore count as full attention. */
+ * Limits: text models and ViT only, of a model that reads images too its text part; rope scaling, sliding windows,
+ * logit caps and multi-token prediction change neither a shape nor a count and are not read; windows therefore count
+ * as full attention. */
 #include "hf-architectures.h"
 
 #include <stddef.h>
@@ -107,6 +108,7 @@ static const PsiHfField mistral_fields[] = { LLAMA_FIELDS (8, 0, 131072, FALSE) 
 static const PsiHfField qwen2_fields[] = { LLAMA_FIELDS (0, 0, 32768, FALSE) };
 static const PsiHfField qwen3_fields[] = { LLAMA_FIELDS (0, 128, 32768, FALSE), ATTENTION_BIAS (FALSE) };
 static const PsiHfField gemma_fields[] = { LLAMA_FIELDS (0, 256, 8192, TRUE), ATTENTION_BIAS (FALSE) };
+static const PsiHfField gemma3_fields[] = { LLAMA_FIELDS (4, 256, 131072, TRUE), ATTENTION_BIAS (FALSE) };
 static const PsiHfField phi3_fields[] = { LLAMA_FIELDS (0, 0, 4096, FALSE) };
 static const PsiHfField glm4_fields[] = {
   LLAMA_FIELDS (2, 128, 131072, FALSE), FLAG ("attention_bias", traits.qkv_bias, FALSE),
@@ -139,6 +141,15 @@ static const PsiHfField gpt_oss_fields[] = {
   ATTENTION_BIAS (TRUE),
   COUNT ("num_local_experts", experts, 128, 1),
   COUNT_OR ("num_experts_per_tok", "experts_per_token", experts_per_token, 4, 1),
+};
+static const PsiHfField llama4_fields[] = {
+  LLAMA_FIELDS (8, 128, 131072, FALSE),
+  ATTENTION_BIAS (FALSE),
+  COUNT ("intermediate_size", expert_ffn, 8192, 1),
+  COUNT ("intermediate_size", shared_ffn, 8192, 1),
+  COUNT ("intermediate_size_mlp", ffn, 16384, 1),
+  COUNT ("num_local_experts", experts, 16, 1),
+  COUNT ("num_experts_per_tok", experts_per_token, 1, 1),
 };
 static const PsiHfField qwen2_moe_fields[] = {
   LLAMA_FIELDS (16, 0, 32768, FALSE),
@@ -286,6 +297,31 @@ adjust_mpt (PsiModelDimensions *d, JsonObject *object)
   return NULL;
 }
 
+/* Every n-th layer has experts; those without come first here, which changes no sum. */
+static const char *
+adjust_llama4 (PsiModelDimensions *d, JsonObject *object)
+{
+  gint64 every;
+
+  if (!get_value (object, "interleave_moe_layer_step", G_TYPE_INT64, 1, &every) || every < 1)
+    return "interleave_moe_layer_step";
+  d->first_dense_layers = d->layers - d->layers / every;
+  d->shared_experts = 1;
+  return NULL;
+}
+
+#define SIZES(vocab, hidden, ffn, layers, heads) \
+  { \
+    { "vocab_size", vocab }, { "hidden_size", hidden }, { "intermediate_size", ffn }, \
+    { "num_hidden_layers", layers }, { "num_attention_heads", heads }, { NULL, 0 } \
+  }
+static const PsiHfClassDefault llama_class[] = SIZES (32000, 4096, 11008, 32, 32);
+static const PsiHfClassDefault mistral_class[] = SIZES (32000, 4096, 14336, 32, 32);
+static const PsiHfClassDefault qwen2_class[] = SIZES (151936, 4096, 22016, 32, 32);
+static const PsiHfClassDefault gemma_class[] = SIZES (256000, 3072, 24576, 28, 16);
+static const PsiHfClassDefault gemma3_class[] = SIZES (262208, 2304, 9216, 26, 8);
+static const PsiHfClassDefault llama4_class[] = SIZES (202048, 5120, 8192, 48, 40);
+
 #define FIELDS(table) .fields = table, .n_fields = G_N_ELEMENTS (table)
 #define WORDS(key, fallback, table) \
   .activation_key = key, .activation_fallback = fallback, .activations = table
@@ -311,15 +347,22 @@ const PsiHfArchitecture psi_hf_architectures[] = {
     .traits = { ALL_BIASES, .head_bias = TRUE, .parallel = TRUE, .norms = PSI_NORMS_SHARED } },
   { "starcoder2", "Starcoder2", "gpt", "layernorm", WORDS ("hidden_act", "gelu_pytorch_tanh", plain),
     FIELDS (starcoder2_fields) },
-  { "llama", "Llama", "llama", "rmsnorm", SILU, FIELDS (llama_fields) },
-  { "mistral", "Mistral", "llama", "rmsnorm", SILU, FIELDS (mistral_fields) },
-  { "qwen2", "Qwen2For", "llama", "rmsnorm", SILU, FIELDS (qwen2_fields), .traits = { .qkv_bias = TRUE } },
+  { "llama", "Llama", "llama", "rmsnorm", SILU, FIELDS (llama_fields), .class_defaults = llama_class },
+  { "mistral", "Mistral", "llama", "rmsnorm", SILU, FIELDS (mistral_fields), .class_defaults = mistral_class },
+  { "qwen2", "Qwen2For", "llama", "rmsnorm", SILU, FIELDS (qwen2_fields), .traits = { .qkv_bias = TRUE },
+    .class_defaults = qwen2_class },
+  { "qwen2_vl", "Qwen2VL", "llama", "rmsnorm", SILU, FIELDS (qwen2_fields), .traits = { .qkv_bias = TRUE } },
+  { "qwen2_5_vl", "Qwen2_5_VL", "llama", "rmsnorm", SILU, FIELDS (qwen2_fields), .traits = { .qkv_bias = TRUE } },
   { "qwen3", "Qwen3For", "llama", "rmsnorm", SILU, FIELDS (qwen3_fields), .traits = { .qk_norm = PSI_QK_NORM_HEAD } },
-  { "gemma", "GemmaFor", "llama", "rmsnorm", WORDS ("hidden_act", "gelu_pytorch_tanh", gated), FIELDS (gemma_fields) },
+  { "qwen3_vl", "Qwen3VLFor", "llama", "rmsnorm", SILU, FIELDS (qwen3_fields),
+    .traits = { .qk_norm = PSI_QK_NORM_HEAD } },
+  { "gemma", "GemmaFor", "llama", "rmsnorm", WORDS ("hidden_act", "gelu_pytorch_tanh", gated), FIELDS (gemma_fields),
+    .class_defaults = gemma_class },
   { "gemma2", "Gemma2", "llama", "rmsnorm", WORDS ("hidden_activation", "gelu_pytorch_tanh", gated),
     FIELDS (gemma_fields), .traits = { .norms = PSI_NORMS_AROUND } },
   { "gemma3_text", "Gemma3ForCausalLM", "llama", "rmsnorm", WORDS ("hidden_activation", "gelu_pytorch_tanh", gated),
-    FIELDS (gemma_fields), .traits = { .norms = PSI_NORMS_AROUND, .qk_norm = PSI_QK_NORM_HEAD } },
+    FIELDS (gemma3_fields), .traits = { .norms = PSI_NORMS_AROUND, .qk_norm = PSI_QK_NORM_HEAD },
+    .class_defaults = gemma3_class },
   { "phi3", "Phi3For", "llama", "rmsnorm", SILU, FIELDS (phi3_fields) },
   { "glm4", "Glm4For", "llama", "rmsnorm", SILU, FIELDS (glm4_fields), .traits = { .norms = PSI_NORMS_AROUND } },
   { "olmo2", "Olmo2", "llama", "rmsnorm", SILU, FIELDS (llama_fields),
@@ -334,6 +377,10 @@ const PsiHfArchitecture psi_hf_architectures[] = {
     .traits = { .qkv_bias = TRUE, .shared_gate = TRUE } },
   { "qwen3_moe", "Qwen3Moe", "moe", "rmsnorm", SILU, FIELDS (qwen3_moe_fields),
     .traits = { .qk_norm = PSI_QK_NORM_HEAD } },
+  { "qwen3_vl_moe", "Qwen3VLMoe", "moe", "rmsnorm", SILU, FIELDS (qwen3_moe_fields),
+    .traits = { .qk_norm = PSI_QK_NORM_HEAD } },
+  { "llama4_text", "Llama4ForCausalLM", "moe", "rmsnorm", SILU, FIELDS (llama4_fields), .adjust = adjust_llama4,
+    .class_defaults = llama4_class },
   { "gpt_oss", "GptOss", "moe", "rmsnorm", SILU, FIELDS (gpt_oss_fields),
     .traits = { .router_bias = TRUE, .expert_bias = TRUE, .sinks = TRUE } },
   { "deepseek_v2", "DeepseekV2", "moe", "rmsnorm", SILU, FIELDS (deepseek_fields) },

@@ -27,6 +27,13 @@ typedef struct
   const char *alias; /* a second spelling, or NULL */
 } PsiHfField;
 
+/* What a required field of a text_config is when absent: such files leave out what their class has anyway. */
+typedef struct
+{
+  const char *key; /* NULL ends a table */
+  gint64 value;
+} PsiHfClassDefault;
+
 typedef struct
 {
   const char *model_type;   /* "llama" */
@@ -36,7 +43,8 @@ typedef struct
   const char *const *activations; /* word in the file, word of ours; NULL-ended pairs */
   const PsiHfField *fields;
   guint n_fields;
-  PsiModelTraits traits; /* what no field says; fields change it */
+  const PsiHfClassDefault *class_defaults; /* or NULL */
+  PsiModelTraits traits;                   /* what no field says; fields change it */
   /* What follows from several fields; NULL: nothing. `object`: the whole file. */
   const char *(*adjust) (PsiModelDimensions *dimensions, JsonObject *object); /* key of a wrong type, or NULL */
 } PsiHfArchitecture;

@@ -127,9 +127,18 @@ read_number (const char *file, const char *key, const PsiHfField *field, JsonNod
     }
 }
 
+static gint64
+class_default (const PsiHfArchitecture *architecture, const char *key)
+{
+  for (const PsiHfClassDefault *row = architecture->class_defaults; row != NULL && row->key != NULL; row++)
+    if (g_str_equal (row->key, key))
+      return row->value;
+  return REQUIRED;
+}
+
 static gboolean
-read_field (const char *file, const PsiHfArchitecture *architecture, JsonObject *object, const PsiHfField *field,
-            PsiModelDimensions *dimensions, GError **error)
+read_field (const char *file, const PsiHfArchitecture *architecture, JsonObject *object, gboolean is_part,
+            const PsiHfField *field, PsiModelDimensions *dimensions, GError **error)
 {
   JsonNode *node = get_member (object, field->key);
   const char *key = field->key;
@@ -144,7 +153,9 @@ read_field (const char *file, const PsiHfArchitecture *architecture, JsonObject 
 
       if (misspelt != NULL)
         return fail (file, error, "unknown field '%s' (did you mean '%s'?)", misspelt, key);
-      if (field->fallback == REQUIRED)
+      if (field->fallback == REQUIRED && is_part)
+        value = class_default (architecture, field->key);
+      if (value == REQUIRED)
         return fail (file, error, "field '%s' is missing, a '%s' model needs it", key, architecture->model_type);
     }
   else if (!read_number (file, key, field, node, &value, error))
@@ -168,6 +179,18 @@ known_types (void)
 }
 
 static gboolean
+find_type (const char *model_type, const PsiHfArchitecture **ret_architecture)
+{
+  for (guint i = 0; i < psi_hf_n_architectures; i++)
+    if (g_str_equal (psi_hf_architectures[i].model_type, model_type))
+      {
+        *ret_architecture = &psi_hf_architectures[i];
+        return TRUE;
+      }
+  return FALSE;
+}
+
+static gboolean
 find_architecture (const char *file, JsonObject *object, const PsiHfArchitecture **ret_architecture, GError **error)
 {
   const char *model_type = NULL;
@@ -178,17 +201,14 @@ find_architecture (const char *file, JsonObject *object, const PsiHfArchitecture
     return FALSE;
   if (model_type != NULL)
     {
-      g_auto (GStrv) names = g_strsplit (known, " ", -1);
-      const char *nearest = psi_nearest (model_type, (const char *const *) names);
+      /* The text part of `qwen2_vl` is a `qwen2_vl_text`. */
+      g_autofree char *whole = g_str_has_suffix (model_type, "_text")
+                                   ? g_strndup (model_type, strlen (model_type) - strlen ("_text"))
+                                   : g_strdup (model_type);
 
-      for (guint i = 0; i < psi_hf_n_architectures; i++)
-        if (g_str_equal (psi_hf_architectures[i].model_type, model_type))
-          {
-            *ret_architecture = &psi_hf_architectures[i];
-            return TRUE;
-          }
-      if (nearest != NULL)
-        return fail (file, error, "model_type: '%s' is unknown (did you mean '%s'?)", model_type, nearest);
+      if (find_type (model_type, ret_architecture) || find_type (whole, ret_architecture))
+        return TRUE;
+      /* Written by programs: a name that is near is another network, not a slip. */
       return fail (file, error, "model_type: '%s' is unknown (allowed: %s)", model_type, known);
     }
   if (list != NULL && JSON_NODE_HOLDS_ARRAY (list))
@@ -315,6 +335,47 @@ model_name (const char *file, const char *path_in_file)
   return g_steal_pointer (&base);
 }
 
+/* The part of the file that holds a language model beside other networks, or NULL: the file is one. What such models
+ * say once for all their parts is copied into it. */
+static JsonObject *
+text_part (JsonObject *object, const char **ret_name)
+{
+  static const char *const parts[] = { "text_config", "llm_config", "language_config" };
+  static const char *const shared[] = { "tie_word_embeddings", "vocab_size" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    {
+      JsonNode *node = get_member (object, parts[i]);
+
+      if (node == NULL || !JSON_NODE_HOLDS_OBJECT (node))
+        continue;
+      JsonObject *part = json_node_get_object (node);
+      for (guint k = 0; k < G_N_ELEMENTS (shared); k++)
+        if (get_member (part, shared[k]) == NULL && get_member (object, shared[k]) != NULL)
+          json_object_set_member (part, shared[k], json_node_copy (get_member (object, shared[k])));
+      *ret_name = parts[i];
+      return part;
+    }
+  return NULL;
+}
+
+/* "vision_config and audio_config", or NULL. (transfer full) */
+static char *
+parts_beside (JsonObject *object)
+{
+  static const char *const parts[] = { "vision_config", "audio_config", "speech_config" };
+  g_autoptr (GString) list = g_string_new (NULL);
+
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    {
+      JsonNode *node = get_member (object, parts[i]);
+
+      if (node != NULL && JSON_NODE_HOLDS_OBJECT (node))
+        g_string_append_printf (list, "%s%s", list->len > 0 ? " and " : "", parts[i]);
+    }
+  return list->len > 0 ? g_strdup (list->str) : NULL;
+}
+
 PsiModelDimensions *
 psi_hf_config_load (const char *file, GError **error)
 {
@@ -324,8 +385,8 @@ psi_hf_config_load (const char *file, GError **error)
   g_autofree char *text = NULL;
   gsize length = 0;
   const PsiHfArchitecture *architecture = NULL;
-  const char *path = NULL;
-  JsonObject *object;
+  const char *path = NULL, *part_name = NULL;
+  JsonObject *object, *part;
 
   if (!psi_in_file_read (file, PSI_IN_FILE_MOST_JSON_BYTES, &text, &length, &local))
     {
@@ -345,26 +406,32 @@ psi_hf_config_load (const char *file, GError **error)
     }
   object = json_node_get_object (json_parser_get_root (parser));
 
-  if (!find_architecture (file, object, &architecture, error) ||
-      !get_text (file, object, "_name_or_path", NULL, &path, error) ||
-      !read_activation (file, architecture, object, dimensions, error))
+  part = text_part (object, &part_name);
+  g_autofree char *place = part != NULL ? g_strdup_printf ("%s: %s", file, part_name) : g_strdup (file);
+  dimensions->beside = parts_beside (object);
+  if (!get_text (file, object, "_name_or_path", NULL, &path, error))
+    return NULL;
+  if (part != NULL)
+    object = part;
+  if (!find_architecture (place, object, &architecture, error) ||
+      !read_activation (place, architecture, object, dimensions, error))
     return NULL;
   dimensions->name = model_name (file, path);
   dimensions->family = g_strdup (architecture->family);
   dimensions->norm = g_strdup (architecture->norm);
   dimensions->traits = architecture->traits;
   for (guint i = 0; i < architecture->n_fields; i++)
-    if (!read_field (file, architecture, object, &architecture->fields[i], dimensions, error))
+    if (!read_field (place, architecture, object, part != NULL, &architecture->fields[i], dimensions, error))
       return NULL;
   const char *wrong = architecture->adjust != NULL ? architecture->adjust (dimensions, object) : NULL;
   if (wrong != NULL)
     {
       g_autofree char *value = value_text (json_object_get_member (object, wrong));
 
-      fail (file, error, "%s: '%s' is of a type that psisim does not know", wrong, value);
+      fail (place, error, "%s: '%s' is of a type that psisim does not know", wrong, value);
       return NULL;
     }
-  if (!complete (file, object, dimensions, error))
+  if (!complete (place, object, dimensions, error))
     return NULL;
   return g_steal_pointer (&dimensions);
 }
@@ -375,6 +442,7 @@ psi_model_dimensions_copy (const PsiModelDimensions *dimensions)
   PsiModelDimensions *copy = g_memdup2 (dimensions, sizeof *dimensions);
 
   copy->name = g_strdup (dimensions->name);
+  copy->beside = g_strdup (dimensions->beside);
   copy->family = g_strdup (dimensions->family);
   copy->activation = g_strdup (dimensions->activation);
   copy->norm = g_strdup (dimensions->norm);
@@ -387,6 +455,7 @@ psi_model_dimensions_free (PsiModelDimensions *dimensions)
   if (dimensions == NULL)
     return;
   g_free (dimensions->name);
+  g_free (dimensions->beside);
   g_free (dimensions->family);
   g_free (dimensions->activation);
   g_free (dimensions->norm);

@@ -41,7 +41,9 @@ typedef struct
 
 typedef struct
 {
-  char *name;   /* "gpt2" : the file's name or _name_or_path */
+  char *name; /* "gpt2" : the file's name or _name_or_path */
+  char *
+      beside; /* "vision_config", "vision_config and audio_config": parts of the file's model that are not read; NULL */
   char *family; /* gpt llama moe bert t5 vit mlp */
   gint64 layers, hidden, heads, kv_heads, head_dim, ffn, vocab, sequence;
   char *activation; /* gelu swiglu relu gated-gelu */
@@ -59,8 +61,9 @@ typedef struct
   gint64 image_size, patch_size, channels, classes; /* vit */
 } PsiModelDimensions;
 
-/* Fields absent in the file take the defaults of that architecture's configuration class.
- * (transfer full); a missing or misspelt field is an error that names file and field. */
+/* Of a model that reads more than text, the language model: `text_config`. Fields absent in the file take the defaults
+ * of that architecture's configuration class. (transfer full); a missing or misspelt field is an error that names file
+ * and field. */
 PsiModelDimensions *psi_hf_config_load (const char *file, GError **error);
 PsiModelDimensions *psi_model_dimensions_copy (const PsiModelDimensions *dimensions);
 void psi_model_dimensions_free (PsiModelDimensions *dimensions);

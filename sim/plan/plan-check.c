@@ -135,6 +135,9 @@ psi_plan_note_ignored (PsiPlan *plan, const PsiSettings *s, const PsiModelSource
   };
 
   note_workers (plan, s);
+  if (source->dimensions != NULL && source->dimensions->beside != NULL)
+    psi_plan_assume (plan, "the language model of '%s' alone: what its %s describes is left out", source->name,
+                     source->dimensions->beside);
   for (guint i = 0; i < G_N_ELEMENTS (of_plan); i++)
     if (of_plan[i].is_useless && psi_settings_has (s, of_plan[i].key))
       psi_plan_assume (plan, "%s = %s is ignored: %s", psi_keys[of_plan[i].key].name,
