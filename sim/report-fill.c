@@ -396,6 +396,8 @@ describe_layout (const PsiStep *step)
     g_string_append_printf (text, " x pp %u", plan->pp);
   if (plan->ep > 1)
     g_string_append_printf (text, ", ep %u", plan->ep);
+  if (plan->expert_tp < plan->tp && plan->ep > 1)
+    g_string_append_printf (text, ", expert tp %u", plan->expert_tp);
   if (plan->stages > 1 || plan->cyclic)
     g_string_append_printf (text, ", K %u", plan->stages);
   if (plan->zero > 0)

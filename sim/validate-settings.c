@@ -85,6 +85,7 @@ static const struct
   { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },
   { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
   { "decoder_sequence=", PSI_KEY_DECODER_SEQUENCE, NULL },
+  { "expert_tp=", PSI_KEY_EXPERT_TP, NULL },
   { "vocab layers: vocab-1", PSI_KEY_VOCAB_PARALLEL, "vocab-1" },
   { "vocab layers: vocab-2", PSI_KEY_VOCAB_PARALLEL, "vocab-2" },
   { "vocab layers: interlaced", PSI_KEY_VOCAB_PARALLEL, "interlaced" },

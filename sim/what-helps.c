@@ -147,9 +147,10 @@ try_same_gpus (PsiWhatHelps *helps, const Degree *degree, guint value)
 
   if (degree->key == PSI_KEY_EP)
     {
-      /* Experts spread over the data-parallel ranks: nobody gives way. */
+      /* Experts spread over GPUs that are there: nobody gives way. */
       const Setting set[] = { { degree->key, value } };
-      return plan->dp * plan->cp % value == 0 && try_settings (helps, degree->settings, set, 1, degree->gpus);
+      return plan->dp * plan->cp * (plan->tp / plan->expert_tp) % value == 0 &&
+             try_settings (helps, degree->settings, set, 1, degree->gpus);
     }
   if (plan->dp * degree->now % value != 0)
     return FALSE;

@@ -126,10 +126,11 @@ test_tau (void)
 static void
 test_settings (void)
 {
-  g_autoptr (PsiRunTable) table = load (
-      HEADER "R1,g,s,Mixtral,mixtral,4,512,8,8,1024,swiglu,rmsnorm,1000,no,4,128,a100-sxm-80,8,8,400,mxfp8,adamw,"
-             "nanotron,2,yes,2,1,2,1,none,1,8,none,flash,ok,1,,unknown,yes,hidden_dropout=0.25; deterministic=yes\n",
-      NULL);
+  g_autoptr (PsiRunTable) table =
+      load (HEADER "R1,g,s,Mixtral,mixtral,4,512,8,8,1024,swiglu,rmsnorm,1000,no,4,128,a100-sxm-80,8,8,400,mxfp8,adamw,"
+                   "nanotron,2,yes,2,1,2,1,none,1,8,none,flash,ok,1,,unknown,yes,hidden_dropout=0.25; "
+                   "expert_tp=1; deterministic=yes\n",
+            NULL);
   g_autoptr (GPtrArray) assumptions = g_ptr_array_new_with_free_func (g_free);
   g_autoptr (GError) error = NULL;
   g_autoptr (PsiSettings) settings = psi_validate_settings (table, table->runs->pdata[0], assumptions, &error);
@@ -143,6 +144,7 @@ test_settings (void)
   g_assert_true (psi_settings_bool (settings, PSI_KEY_SEQUENCE_PARALLEL));
   g_assert_true (psi_settings_bool (settings, PSI_KEY_DETERMINISTIC));
   g_assert_cmpfloat (psi_settings_real (settings, PSI_KEY_DROPOUT), ==, 0.25);
+  g_assert_cmpint (psi_settings_count (settings, PSI_KEY_EXPERT_TP), ==, 1);
   g_assert_cmpfloat_with_epsilon (psi_settings_real (settings, PSI_KEY_INTERNODE), 50e9, 1);
   g_assert_false (psi_settings_has (settings, PSI_KEY_SCHEDULE));
   g_assert_false (psi_settings_has (settings, PSI_KEY_VPP));

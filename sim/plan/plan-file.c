@@ -9,6 +9,7 @@
  * micro-batch is a worker (or as many in a row as stay on one of the ranks that share a part). */
 #include "plan-file.h"
 
+#include "plan-private.h"
 #include "schedule-file.h"
 
 #define MOST_SHIFT 127 /* PsiOp.shift */
@@ -281,8 +282,8 @@ psi_plan_file_degrees (PsiPlan *plan, const PsiSettings *s, GError **error)
       psi_settings_count (s, PSI_KEY_MICRO_BATCHES) != file->micro_batches &&
       !refuse_key (s, PSI_KEY_MICRO_BATCHES, plan->micro_batches, error))
     return FALSE;
-  if (plan->dp * plan->cp % plan->ep != 0)
-    return refuse_key (s, PSI_KEY_EP, 1, error);
+  if (!psi_plan_resolve_experts (plan, s, error))
+    return FALSE;
   /* A cyclic pipeline runs on the ranks of the file; else every replica has them. */
   plan->gpus = (plan->cyclic || file->whole ? file->n_ranks : plan->dp * file->n_ranks) * others;
   if (!refuse_key (s, PSI_KEY_GPUS, plan->gpus, error))

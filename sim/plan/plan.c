@@ -123,7 +123,7 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
       n = gpus / others;
     }
   else if (n == 0 && named == NULL && !stream)
-    n = 1;
+    n = psi_plan_replicas_for_experts (plan, s, tp);
 
   if (pp > 1)
     {
@@ -175,9 +175,8 @@ resolve_degrees (PsiPlan *plan, const PsiSettings *s, const PsiModelSource *sour
   if ((guint64) n * tp * plan->cp * pp > 4000000)
     return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, "[plan] dp",
                             "%u x tp %u x cp %u x pp %u is more than 4,000,000 GPUs", n, tp, plan->cp, pp);
-  if ((n * plan->cp) % plan->ep != 0)
-    return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_EP),
-                            "'%u' does not divide dp x cp = %u", plan->ep, n * plan->cp);
+  if (!psi_plan_resolve_experts (plan, s, error))
+    return FALSE;
   if (plan->schedule == &psi_schedule_none && pp > 1)
     return psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_SCHEDULE),
                             "'none' does not go with pp = %u", pp);
@@ -444,6 +443,7 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .tp = plan->tp,
                         .cp = plan->cp,
                         .ep = plan->ep,
+                        .expert_tp = plan->expert_tp,
                         .sequence_parallel = plan->sequence_parallel && plan->tp > 1,
                         .dtype = plan->dtype,
                         .flash = plan->flash,

@@ -35,6 +35,7 @@ typedef struct
 {
   const PsiNamedPlan *named;     /* NULL: only keys */
   guint dp, tp, cp, pp, vpp, ep; /* cyclic: dp = N */
+  guint expert_tp;               /* GPUs that split each expert; divides tp */
   guint stages;                  /* K: parts the model is cut into; 1 = not cut */
   guint gpus;                    /* 0 until the schedule is known (shared placement of stages) */
   guint zero, shard_group;       /* shard_group: GPUs that share one sharded copy */

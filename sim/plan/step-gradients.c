@@ -385,8 +385,8 @@ update_bucket (PsiStep *step, PsiStepRank *rank, Bucket *bucket)
 {
   const PsiPlan *plan = step->plan;
   double shards = plan->zero > 0 ? psi_step_group_size (step, PSI_DIMENSION_SHARD) : 1;
-  double elements =
-      bucket->work.elements / shards + bucket->work.expert_elements / (plan->zero > 0 ? MAX (shards / plan->ep, 1) : 1);
+  double elements = bucket->work.elements / shards +
+                    bucket->work.expert_elements / (plan->zero > 0 ? psi_step_expert_shards (step) : 1);
   guint part = step->partition.part_of[bucket->layers[0]];
 
   if (plan->parameter_server)

@@ -46,9 +46,17 @@ ring_neighbour (const PsiStep *step, const Place *place, PsiDimension dimension,
       return gpu_of (step, &other);
     case PSI_DIMENSION_ALL:
       return (gpu_of (step, place) + (guint) steps) % n;
+    case PSI_DIMENSION_EP:
     case PSI_DIMENSION_EXPERT_DP:
-      data = (data / plan->ep + (guint) steps) % n * plan->ep + data % plan->ep;
-      break;
+    case PSI_DIMENSION_EXPERT_TP:
+      {
+        guint stride = psi_step_expert_stride (step, dimension), x = data * plan->tp + place->tp;
+
+        x = x / (stride * n) * (stride * n) + (x / stride + (guint) steps) % n * stride + x % stride;
+        other.tp = x % plan->tp;
+        data = x / plan->tp;
+        break;
+      }
     default:
       data = data / n * n + (data % n + (guint) steps) % n;
     }
@@ -157,8 +165,9 @@ mix (guint64 hash, guint64 value)
 static guint64
 look_of (const PsiStep *step, PsiTopologyLevel level, const Place *place, guint stage)
 {
-  static const PsiDimension dimensions[] = { PSI_DIMENSION_TP, PSI_DIMENSION_CP,    PSI_DIMENSION_DP,
-                                             PSI_DIMENSION_EP, PSI_DIMENSION_SHARD, PSI_DIMENSION_EXPERT_DP };
+  static const PsiDimension dimensions[] = { PSI_DIMENSION_TP,       PSI_DIMENSION_CP,    PSI_DIMENSION_DP,
+                                             PSI_DIMENSION_EP,       PSI_DIMENSION_SHARD, PSI_DIMENSION_EXPERT_DP,
+                                             PSI_DIMENSION_EXPERT_TP };
   guint64 hash = mix (level, stage);
   guint n = step->topology.gpus_per_node;
   int shift = (int) step->strides[3];

@@ -22,12 +22,14 @@ static const struct
                  [PSI_COMM_REDUCE_SCATTER] = { PSI_COLLECTIVE_REDUCE_SCATTER },
                  [PSI_COMM_ALL_TO_ALL] = { PSI_COLLECTIVE_ALL_TO_ALL },
                  [PSI_COMM_SEND_RECV] = { PSI_COLLECTIVE_SEND_RECV } };
-static const PsiDimension comm_dimensions[] = {
-  [PSI_GROUP_TP] = PSI_DIMENSION_TP, [PSI_GROUP_CP] = PSI_DIMENSION_CP, [PSI_GROUP_EP] = PSI_DIMENSION_EP
-};
-static const PsiTraffic comm_traffic[] = {
-  [PSI_GROUP_TP] = PSI_TRAFFIC_TENSOR, [PSI_GROUP_CP] = PSI_TRAFFIC_CONTEXT, [PSI_GROUP_EP] = PSI_TRAFFIC_EXPERTS
-};
+static const PsiDimension comm_dimensions[] = { [PSI_GROUP_TP] = PSI_DIMENSION_TP,
+                                                [PSI_GROUP_CP] = PSI_DIMENSION_CP,
+                                                [PSI_GROUP_EP] = PSI_DIMENSION_EP,
+                                                [PSI_GROUP_EXPERT_TP] = PSI_DIMENSION_EXPERT_TP };
+static const PsiTraffic comm_traffic[] = { [PSI_GROUP_TP] = PSI_TRAFFIC_TENSOR,
+                                           [PSI_GROUP_CP] = PSI_TRAFFIC_CONTEXT,
+                                           [PSI_GROUP_EP] = PSI_TRAFFIC_EXPERTS,
+                                           [PSI_GROUP_EXPERT_TP] = PSI_TRAFFIC_TENSOR };
 
 /* A stretch of work, after the collective that runs beside what came before. */
 static void

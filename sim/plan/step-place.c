@@ -10,9 +10,14 @@ psi_step_group_size (const PsiStep *step, PsiDimension dimension)
 {
   const PsiPlan *plan = step->plan;
   guint data = (plan->keeps_all ? 1 : plan->dp) * plan->cp; /* `single`: the workers are one GPU */
-  const guint sizes[PSI_N_DIMENSIONS] = {
-    data, plan->tp, plan->cp, plan->ep, MAX (data / plan->ep, 1), plan->shard_group, step->gpus
-  };
+  const guint sizes[PSI_N_DIMENSIONS] = { data,
+                                          plan->tp,
+                                          plan->cp,
+                                          plan->ep,
+                                          MAX (data * plan->tp / (plan->ep * plan->expert_tp), 1),
+                                          plan->expert_tp,
+                                          plan->shard_group,
+                                          step->gpus };
 
   return sizes[dimension];
 }
@@ -39,6 +44,34 @@ group_shape (const PsiStep *step, guint n, guint stride)
   return shape;
 }
 
+guint
+psi_step_expert_stride (const PsiStep *step, PsiDimension dimension)
+{
+  return dimension == PSI_DIMENSION_EXPERT_TP ? 1
+         : dimension == PSI_DIMENSION_EP      ? step->plan->expert_tp
+                                              : step->plan->expert_tp * step->plan->ep;
+}
+
+/* Members of a group that lies across tensor-parallel ranks, `stride` apart in the count of plan-experts.c. */
+static PsiGroupShape
+folded_shape (const PsiStep *step, guint n, guint stride)
+{
+  const PsiPlan *plan = step->plan;
+  guint node = step->machine->gpus_per_node, inside = 0;
+
+  for (guint i = 0; i < n; i++)
+    {
+      guint x = i * stride;
+      guint gpu = x % plan->tp * step->strides[PSI_STRIDE_TP] + x / plan->tp % plan->cp * step->strides[PSI_STRIDE_CP] +
+                  x / plan->tp / plan->cp * step->strides[PSI_STRIDE_DP];
+
+      inside += gpu < node;
+    }
+  return (PsiGroupShape){
+    .n_ranks = n, .ranks_per_node = inside, .n_nodes = (n + inside - 1) / inside, .nic_sharers = nic_sharers (step)
+  };
+}
+
 static PsiGroupShape
 dimension_shape (const PsiStep *step, PsiDimension dimension)
 {
@@ -50,9 +83,12 @@ dimension_shape (const PsiStep *step, PsiDimension dimension)
                                             step->strides[PSI_STRIDE_CP],
                                             data_stride,
                                             data_stride * step->plan->ep,
+                                            step->strides[PSI_STRIDE_TP],
                                             data_stride,
                                             1 };
 
+  if (step->plan->expert_tp < step->plan->tp && (dimension == PSI_DIMENSION_EP || dimension == PSI_DIMENSION_EXPERT_DP))
+    return folded_shape (step, n, psi_step_expert_stride (step, dimension));
   return group_shape (step, n, strides[dimension]);
 }
 
@@ -92,22 +128,28 @@ collective_target (PsiStep *step, PsiStepRank *rank, const PsiCallKey *call, Psi
   PsiTransferInfo info = psi_step_transfer_info (call->traffic, cost.payload_bytes / shape.n_ranks, cost.steps);
   /* Ranks that are simulated one by one meet in a communicator of their group and stream; a class meets itself. */
   gboolean full = step->n_classes > step->plan->dp;
-  gboolean over_data = dimension != PSI_DIMENSION_TP && dimension != PSI_DIMENSION_CP;
-  guint size = dimension == PSI_DIMENSION_CP || dimension == PSI_DIMENSION_TP || dimension == PSI_DIMENSION_ALL
-                   ? 1
-                   : shape.n_ranks;
+  gboolean over_tp = dimension == PSI_DIMENSION_TP || dimension == PSI_DIMENSION_EXPERT_TP;
+  gboolean over_data = !over_tp && dimension != PSI_DIMENSION_CP;
+  guint size = dimension == PSI_DIMENSION_CP || over_tp || dimension == PSI_DIMENSION_ALL ? 1 : shape.n_ranks;
   guint data_index = rank->dp_index * step->plan->cp + rank->cp_index;
+  /* Which of the groups of a dimension: by its tp rank, and its place among the data-parallel ranks. */
+  guint at_tp = full && dimension != PSI_DIMENSION_TP ? rank->tp_index : 0;
+  guint at_data = !over_data ? rank->dp_index : !full ? 0 : data_index / size;
+
+  if (full &&
+      (dimension == PSI_DIMENSION_EP || dimension == PSI_DIMENSION_EXPERT_DP || dimension == PSI_DIMENSION_EXPERT_TP))
+    {
+      guint stride = psi_step_expert_stride (step, dimension), x = data_index * step->plan->tp + rank->tp_index;
+
+      at_tp = x % stride;
+      at_data = x / (stride * shape.n_ranks);
+    }
   g_autofree char *key =
       dimension == PSI_DIMENSION_ALL
           ? g_strdup_printf ("all/%u", call->stream)
           : g_strdup_printf ("group/%u/%u/%u/%u/%u/%u", dimension, call->stream,
-                             over_data && psi_step_lists_are_workers (step) ? 0 : rank->list,
-                             full && dimension != PSI_DIMENSION_TP ? rank->tp_index : 0,
-                             full && dimension != PSI_DIMENSION_CP && !over_data ? rank->cp_index : 0,
-                             !over_data                             ? rank->dp_index
-                             : !full                                ? 0
-                             : dimension == PSI_DIMENSION_EXPERT_DP ? data_index % step->plan->ep
-                                                                    : data_index / size);
+                             over_data && psi_step_lists_are_workers (step) ? 0 : rank->list, at_tp,
+                             full && dimension != PSI_DIMENSION_CP && !over_data ? rank->cp_index : 0, at_data);
 
   PsiRouteKind kind = call->what == PSI_COLLECTIVE_ALL_TO_ALL ? PSI_ROUTE_SPREAD : PSI_ROUTE_RING;
   *ret_target = (PsiCallTarget){ .port = port_for (step, key, FALSE),

@@ -6,8 +6,9 @@
  *   gradients   G            zero 2, 3: G / D
  *   optimizer   K elements   zero 1, 2, 3: / D; only on the rank that updates (cyclic, parameter server)
  *
- * D is the size of the shard group (dp x cp unless shard_group is written; experts: divided by ep). Every layer's share
- * is rounded up. Source: Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3; K by optimizer in plan.c. */
+ * D is the size of the shard group (dp x cp unless shard_group is written; experts: x tp / (ep expert_tp)). Every
+ * layer's share is rounded up. Source: Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3; K by optimizer in plan.c.
+ */
 #include "step.h"
 
 static gint64
@@ -88,6 +89,14 @@ updates_part (const PsiStep *step, const PsiStepRank *rank, guint part)
   return !step->plan->cyclic || rank->update[part] != PSI_OP_NONE;
 }
 
+guint
+psi_step_expert_shards (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+
+  return MAX (psi_step_group_size (step, PSI_DIMENSION_SHARD) * plan->tp / (plan->ep * plan->expert_tp), 1);
+}
+
 /* Workspaces of matrix products, allocated by the first of them and kept: PyTorch gives each cuBLAS handle (one for the
  * forward, one for the thread of the backward) 32 MiB on Hopper or when deterministic (:4096:8), else 8.125 MiB
  * (:4096:2:16:8); Transformer Engine takes another 4 MiB, 32 MiB from Hopper on. Megatron without it has two handles
@@ -162,7 +171,7 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
           double experts = elements > 0 ? (double) kind->expert_parameters / (double) elements : 0;
           double trained_experts = trained > 0 ? (double) psi_layer_trained_experts (kind) / (double) trained : 0;
           double optimizer_bytes = plan->optimizer_bytes_each * (double) trained;
-          guint expert_shards = MAX (shards / plan->ep, 1);
+          guint expert_shards = psi_step_expert_shards (step);
 
           if (travels)
             {

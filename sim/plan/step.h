@@ -257,11 +257,15 @@ typedef enum
   PSI_DIMENSION_CP,
   PSI_DIMENSION_EP,
   PSI_DIMENSION_EXPERT_DP, /* ranks that hold the same experts */
+  PSI_DIMENSION_EXPERT_TP, /* ranks that split each expert */
   PSI_DIMENSION_SHARD,     /* ranks that share one sharded copy */
   PSI_DIMENSION_ALL,
   PSI_N_DIMENSIONS
 } PsiDimension;
 guint psi_step_group_size (const PsiStep *step, PsiDimension dimension);
+/* Distance of the members of a group of experts, expert dimensions only: GPUs of a pipeline rank counted with tp
+ * innermost, then cp, then dp. */
+guint psi_step_expert_stride (const PsiStep *step, PsiDimension dimension);
 /* Members of a group in one node. */
 guint psi_step_ranks_per_node (const PsiStep *step, PsiDimension dimension);
 
@@ -422,6 +426,8 @@ gint64 psi_layer_trained_experts (const PsiLayerKind *kind);
 gint64 psi_layer_trained_bytes (const PsiStep *step, const PsiLayerKind *kind);
 /* Elements of the tensor that first and last layer share, as far as they are trained. */
 gint64 psi_step_tied_trained (const PsiModel *model);
+/* Ranks that share one sharded copy of an expert. */
+guint psi_step_expert_shards (const PsiStep *step);
 void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
 
 /* step-offload.c */

@@ -20,6 +20,23 @@ check_divides (const char *degree, guint value, gint64 amount, const char *what,
   return FALSE;
 }
 
+/* GPUs that split each expert. Those that are not the tensor-parallel group have tokens of their own only where that
+ * group shares the sequence out. */
+static gboolean
+check_expert_tp (const PsiModelDimensions *d, const PsiLowering *lowering, GError **error)
+{
+  guint tp = MAX (lowering->tp, 1), expert_tp = lowering->expert_tp > 0 ? lowering->expert_tp : tp;
+
+  if (expert_tp != tp && !lowering->sequence_parallel)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                   "[plan] expert_tp: '%u' is not tp = %u and needs sequence_parallel = yes", expert_tp, tp);
+      return FALSE;
+    }
+  return check_divides (expert_tp != tp ? "expert_tp" : "tp", expert_tp, d->expert_ffn, "columns of an expert", d->name,
+                        error);
+}
+
 static gboolean
 check_degrees (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 sequence, GError **error)
 {
@@ -39,12 +56,12 @@ check_degrees (const PsiModelDimensions *d, const PsiLowering *lowering, gint64 
         !check_divides ("tp", tp, d->decoder_sequence / cp, "tokens of the decoder", d->name, error))))
     return FALSE;
   if (d->experts > 0)
-    return check_divides ("ep", ep, d->experts, "experts", d->name, error) &&
-           check_divides ("tp", tp, d->expert_ffn, "columns of an expert", d->name, error);
-  if (ep > 1)
+    return check_divides ("ep", ep, d->experts, "experts", d->name, error) && check_expert_tp (d, lowering, error);
+  if (ep > 1 || (lowering->expert_tp > 0 && lowering->expert_tp != tp))
     {
       g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                   "[plan] ep: '%u' needs experts, and '%s' has none (allowed: 1)", ep, d->name);
+                   "[plan] %s: '%u' needs experts, and '%s' has none (allowed: %u)", ep > 1 ? "ep" : "expert_tp",
+                   ep > 1 ? ep : lowering->expert_tp, d->name, ep > 1 ? 1 : tp);
       return FALSE;
     }
   return TRUE;

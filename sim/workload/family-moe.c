@@ -10,10 +10,11 @@
  * h hidden, E experts, n experts per token, fe width of an expert, a heads, ql and kl ranks of queries and keys, dn,
  * dr, dv head dimensions without and with rotation and of values; S = tp with sequence parallelism, else 1. Kept per
  * token: routed copies of the input (2 n h), gate and up (4 n fe / t), product (2 n fe / t), expert outputs (2 n h /
- * S), router scores in fp32. Experts are split over tp inside, over ep among each other. Source: Jiang et al. 2024,
- * DeepSeek-AI 2024, transformers modeling_mixtral.py and modeling_deepseek_v3.py, Megatron-LM all-to-all dispatcher.
- * Limits: balanced routing (real imbalance makes the fullest GPU slower and larger); multi-token prediction is left
- * out. */
+ * S), router scores in fp32. Experts are split over expert_tp GPUs inside (tp unless told otherwise), over ep among
+ * each other. With fewer than tp each GPU sends its T / tp tokens to experts anywhere in its dp, cp and tp ranks, and
+ * expert_tp of them gather what came: rows = T n expert_tp / tp. Source: Jiang et al. 2024, DeepSeek-AI 2024,
+ * transformers modeling_mixtral.py and modeling_deepseek_v3.py, Megatron-LM all-to-all dispatcher. Limits: balanced
+ * routing (real imbalance makes the fullest GPU slower and larger); multi-token prediction is left out. */
 #include "block.h"
 
 static void
@@ -71,13 +72,10 @@ static void
 add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d)
 {
   guint ep = MAX (lower->lowering->ep, 1), cp = MAX (lower->lowering->cp, 1);
-  gint64 width = lower->element_bytes, routed = lower->tokens * d->experts_per_token;
+  gint64 width = lower->element_bytes;
   gint64 local_tokens = lower->tokens / lower->sequence_shards;
   gint64 local_routed_bytes = local_tokens * d->experts_per_token * d->hidden * width;
-  gint64 routed_bytes = routed * d->hidden * width;
-  gint64 inner = routed * d->expert_ffn / lower->tp;
   gint64 shared_ffn = d->shared_ffn > 0 ? d->shared_ffn : d->shared_experts * d->expert_ffn;
-  gint64 biases = d->traits.expert_bias ? (block->gated ? 2 : 1) * d->expert_ffn / lower->tp + d->hidden : 0;
 
   psi_block_norm (lower, block);
   psi_lower_linear (lower, local_tokens, d->hidden, d->experts, PSI_SPLIT_NONE, FALSE);
@@ -96,15 +94,20 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
+  psi_lower_begin_experts (lower);
+  gint64 routed = local_tokens * d->experts_per_token * lower->sequence_shards;
+  gint64 model_rows = lower->tokens * d->experts_per_token * cp;
+  gint64 routed_bytes = routed * d->hidden * width, inner = routed * d->expert_ffn / lower->tp;
+  gint64 biases = d->traits.expert_bias ? (block->gated ? 2 : 1) * d->expert_ffn / lower->tp + d->hidden : 0;
   psi_lower_enter_tp (lower, routed_bytes);
   if (psi_lower_wants_input (lower, PSI_TARGET_GATE | PSI_TARGET_UP))
     psi_lower_save (lower, psi_block_kept_input_bytes (lower, routed_bytes));
-  psi_lower_experts (lower, routed, routed * cp, d->hidden, block->gated ? 2 * d->expert_ffn : d->expert_ffn,
+  psi_lower_experts (lower, routed, model_rows, d->hidden, block->gated ? 2 * d->expert_ffn : d->expert_ffn,
                      PSI_SPLIT_COLUMN, d->experts / ep);
   if (block->gated)
-    psi_lower_expert_adapters (lower, PSI_TARGET_GATE, routed, routed * cp, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
+    psi_lower_expert_adapters (lower, PSI_TARGET_GATE, routed, model_rows, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
                                d->experts / ep);
-  psi_lower_expert_adapters (lower, PSI_TARGET_UP, routed, routed * cp, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
+  psi_lower_expert_adapters (lower, PSI_TARGET_UP, routed, model_rows, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
                              d->experts / ep);
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU, (double) inner);
   psi_lower_save (lower, inner * width *
@@ -113,11 +116,12 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
                                                                                       : 3));
   if (psi_lower_wants_input (lower, PSI_TARGET_DOWN))
     psi_lower_save (lower, psi_block_kept_input_bytes (lower, inner * width));
-  psi_lower_experts (lower, routed, routed * cp, d->expert_ffn, d->hidden, PSI_SPLIT_ROW, d->experts / ep);
-  psi_lower_expert_adapters (lower, PSI_TARGET_DOWN, routed, routed * cp, d->expert_ffn, d->hidden, PSI_SPLIT_ROW,
+  psi_lower_experts (lower, routed, model_rows, d->expert_ffn, d->hidden, PSI_SPLIT_ROW, d->experts / ep);
+  psi_lower_expert_adapters (lower, PSI_TARGET_DOWN, routed, model_rows, d->expert_ffn, d->hidden, PSI_SPLIT_ROW,
                              d->experts / ep);
   psi_lower_add_expert_parameters (lower, d->experts / ep * biases);
   psi_lower_leave_tp (lower, routed_bytes);
+  psi_lower_end_experts (lower);
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);

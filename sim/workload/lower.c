@@ -69,8 +69,7 @@ psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens)
   *lower = (PsiLower){ 0 };
   lower->lowering = lowering;
   lower->tokens = tokens;
-  lower->tp = MAX (lowering->tp, 1);
-  lower->sequence_shards = lowering->sequence_parallel ? lower->tp : 1;
+  psi_lower_end_experts (lower);
   lower->dtype = dtype;
   lower->wide_dtype =
       dtype == PSI_DTYPE_FP8 || dtype == PSI_DTYPE_MXFP8 || dtype == PSI_DTYPE_NVFP4 ? PSI_DTYPE_BF16 : dtype;
@@ -287,9 +286,9 @@ add_adapters (PsiLower *lower, gint64 copies, gint64 rows, gint64 all_rows, gint
 
   add_products (lower, lower->wide_dtype, copies, rows, r, k, PSI_SPLIT_NONE, TRUE);
   if (lower->tp > 1 && split == PSI_SPLIT_ROW)
-    psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, all_rows * r * width);
+    psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, lower->tp_group, all_rows * r * width);
   else if (lower->tp > 1 && split == PSI_SPLIT_COLUMN)
-    psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, all_rows * r * width);
+    psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, lower->tp_group, all_rows * r * width);
   add_products (lower, lower->wide_dtype, copies, rows, n, r, PSI_SPLIT_NONE, TRUE);
   psi_lower_element (lower, PSI_ELEMENT_RESIDUAL, (double) (all_rows * n)); /* scaled, and added to the frozen result */
   lower->parameters += elements;
@@ -457,9 +456,10 @@ void
 psi_lower_enter_tp (PsiLower *lower, gint64 bytes)
 {
   if (lower->tp > 1 && lower->sequence_shards > 1)
-    add_comm (lower, PSI_COMM_ALL_GATHER, PSI_COMM_REDUCE_SCATTER, PSI_GROUP_TP, gathered_bytes (lower, bytes), bytes);
+    add_comm (lower, PSI_COMM_ALL_GATHER, PSI_COMM_REDUCE_SCATTER, lower->tp_group, gathered_bytes (lower, bytes),
+              bytes);
   else if (lower->tp > 1)
-    psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, PSI_GROUP_TP, bytes);
+    psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, lower->tp_group, bytes);
   if (lower->tp > 1)
     g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).enters = TRUE;
 }
@@ -468,11 +468,35 @@ void
 psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
 {
   if (lower->tp > 1 && lower->sequence_shards > 1)
-    add_comm (lower, PSI_COMM_REDUCE_SCATTER, PSI_COMM_ALL_GATHER, PSI_GROUP_TP, bytes, gathered_bytes (lower, bytes));
+    add_comm (lower, PSI_COMM_REDUCE_SCATTER, PSI_COMM_ALL_GATHER, lower->tp_group, bytes,
+              gathered_bytes (lower, bytes));
   else if (lower->tp > 1)
-    psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, PSI_GROUP_TP, bytes);
+    psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, lower->tp_group, bytes);
   if (lower->tp > 1)
     g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).leaves = TRUE;
+}
+
+static void
+set_tp (PsiLower *lower, guint tp, PsiCommGroup group)
+{
+  lower->tp = tp;
+  lower->sequence_shards = lower->lowering->sequence_parallel ? tp : 1;
+  lower->tp_group = group;
+}
+
+void
+psi_lower_begin_experts (PsiLower *lower)
+{
+  guint tp = MAX (lower->lowering->tp, 1), expert_tp = lower->lowering->expert_tp;
+
+  if (expert_tp > 0 && expert_tp != tp)
+    set_tp (lower, expert_tp, PSI_GROUP_EXPERT_TP);
+}
+
+void
+psi_lower_end_experts (PsiLower *lower)
+{
+  set_tp (lower, MAX (lower->lowering->tp, 1), PSI_GROUP_TP);
 }
 
 void

@@ -43,6 +43,7 @@ typedef struct
   gint64 tokens;         /* of one micro-batch on one GPU, before sequence parallelism */
   guint tp;              /* at least 1 */
   guint sequence_shards; /* tp with sequence parallelism, else 1 */
+  PsiCommGroup tp_group; /* of the tp GPUs */
   guint element_bytes;   /* of an activation */
   PsiDtype dtype;        /* of products that fp8 also takes */
   PsiDtype wide_dtype;   /* the same without fp8: attention, head, memory-bound kernels */
@@ -104,6 +105,10 @@ void psi_lower_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, Psi
  * and reduce-scatter. `bytes` of the whole tensor. Nothing when tp is 1. */
 void psi_lower_enter_tp (PsiLower *lower, gint64 bytes);
 void psi_lower_leave_tp (PsiLower *lower, gint64 bytes);
+
+/* Between these two tp is the number of GPUs that split each expert, and what is entered and left is their group. */
+void psi_lower_begin_experts (PsiLower *lower);
+void psi_lower_end_experts (PsiLower *lower);
 
 void psi_lower_save (PsiLower *lower, gint64 bytes);
 void psi_lower_add_parameters (PsiLower *lower, gint64 elements);

@@ -38,7 +38,8 @@ typedef enum
 {
   PSI_GROUP_TP,
   PSI_GROUP_CP,
-  PSI_GROUP_EP
+  PSI_GROUP_EP,
+  PSI_GROUP_EXPERT_TP /* of those that split each expert, where that is not the tensor-parallel group */
 } PsiCommGroup;
 
 /* A maximal run of kernels between two communication points. */
@@ -121,6 +122,7 @@ typedef struct
   gint64 micro_batch; /* samples */
   gint64 sequence;    /* tokens per sample */
   guint tp, cp, ep;   /* degrees */
+  guint expert_tp;    /* GPUs that split each expert; 0 = tp */
   gboolean sequence_parallel;
   PsiDtype dtype;                /* of activations and matrix products */
   gboolean flash;                /* fused attention, no score matrix kept */
