@@ -84,6 +84,28 @@ record (PsiLoop *loop, const PsiStream *stream, PsiStreamDetail *detail, PsiTime
     }
 }
 
+/* An op of a stream is over: let go those of the far streams of its rank that waited for it. */
+static void
+wake_far (PsiLoop *loop, guint32 index)
+{
+  PsiStream *stream = &loop->streams[index];
+  guint32 first = index - stream->index, end = loop->first_stream[loop->details[index].rank + 1];
+
+  stream->waiters &= ~(G_GUINT64_CONSTANT (1) << PSI_LOOP_FAR);
+  for (guint32 waiter = first + PSI_LOOP_FAR; waiter < end; waiter++)
+    {
+      if (loop->streams[waiter].state != BLOCKED || loop->details[waiter].blocked_on != index)
+        continue;
+      if (loop->details[waiter].need > stream->done)
+        {
+          stream->waiters |= G_GUINT64_CONSTANT (1) << PSI_LOOP_FAR;
+          continue;
+        }
+      loop->streams[waiter].state = IDLE;
+      psi_loop_look_at (loop, waiter);
+    }
+}
+
 static inline void
 finish_op (PsiLoop *loop, guint32 index, PsiTime now_ps)
 {
@@ -96,8 +118,13 @@ finish_op (PsiLoop *loop, guint32 index, PsiTime now_ps)
   stream->state = IDLE;
   for (guint64 left = stream->waiters; left != 0; left &= left - 1)
     {
-      guint32 waiter = index - stream->index + (guint32) __builtin_ctzll (left);
+      guint32 bit = (guint32) __builtin_ctzll (left), waiter = index - stream->index + bit;
 
+      if (bit == PSI_LOOP_FAR)
+        {
+          wake_far (loop, index);
+          break;
+        }
       if (loop->details[waiter].need > stream->done)
         continue;
       stream->waiters ^= left & -left;
@@ -258,7 +285,9 @@ deps_are_over (PsiLoop *loop, guint32 index, PsiTime now_ps, PsiOpId *ret_releas
         {
           stream->state = BLOCKED;
           loop->details[index].need = need;
-          before->waiters |= G_GUINT64_CONSTANT (1) << stream->index;
+          before->waiters |= G_GUINT64_CONSTANT (1) << MIN (stream->index, PSI_LOOP_FAR);
+          if (stream->index >= PSI_LOOP_FAR)
+            loop->details[index].blocked_on = other;
           return FALSE;
         }
       /* The op that ended just now is the one that let this one go. */
@@ -400,7 +429,8 @@ psi_loop_describe_waiting (const PsiLoop *loop)
       else
         for (guint32 j = loop->first_stream[loop->details[i].rank]; j < loop->first_stream[loop->details[i].rank + 1];
              j++)
-          if (loop->streams[j].waiters >> stream->index & 1)
+          if (stream->index < PSI_LOOP_FAR ? loop->streams[j].waiters >> stream->index & 1
+                                           : loop->details[i].blocked_on == j)
             g_string_append_printf (text, " waits for stream %u", loop->streams[j].index);
       shown++;
     }

@@ -5,6 +5,7 @@
 #include "psi-queue.h"
 #include "psi-run.h"
 
+#define PSI_LOOP_FAR 63  /* streams of a rank from this one on share a bit of `waiters` */
 #define PSI_LOOP_AHEAD 4 /* iterations under way at once: the slowest stream's and those that run ahead */
 
 /* A stream of a rank: one cache line, all that is touched when nothing is recorded. */
@@ -14,8 +15,8 @@ typedef struct
   const PsiDep *deps;     /* of its program */
   const PsiPortId *ports; /* of its rank */
   guint64 done;           /* ops finished since the start */
-  guint64 waiters;        /* streams of this rank that are BLOCKED on this one */
-  PsiTime free_ps;        /* end of its last op */
+  guint64 waiters; /* streams of this rank that are BLOCKED on this one; the last bit: some of PSI_LOOP_FAR and more */
+  PsiTime free_ps; /* end of its last op */
   guint32 length;
   guint32 position;  /* of the head op */
   guint32 iteration; /* of the head op */
@@ -35,6 +36,7 @@ typedef struct
   PsiTime start_ps;  /* head op, BUSY */
   PsiOpWait wait;    /* head op */
   guint32 rank;
+  guint32 blocked_on; /* BLOCKED, PSI_LOOP_FAR and more: which stream that is */
 } PsiStreamDetail;
 
 typedef struct

@@ -12,7 +12,7 @@
 
 #include "psi-links.h"
 
-#define PSI_MAX_STREAMS 64
+#define PSI_MAX_STREAMS 252 /* of 256 that a PsiOpId can name */
 #define PSI_MAX_TIERS 4
 #define PSI_MAX_CLASSES 8
 

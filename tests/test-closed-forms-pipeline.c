@@ -74,8 +74,9 @@ test_few_micro_batches (void)
 static void
 test_interleaved (void)
 {
+  /* 2 to 4 parts a rank, 20 and 61, as many as there are streams for. */
   for (guint p = 2; p <= 5; p++)
-    for (guint v = 2; v <= 4; v++)
+    for (guint v = 2; v <= 61; v += v < 4 ? 1 : v == 4 ? 16 : 41)
       for (guint m = p; m <= 4 * p; m += p)
         for (guint t = 0; t < G_N_ELEMENTS (times); t++)
           {

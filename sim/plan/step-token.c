@@ -33,7 +33,7 @@ psi_step_token (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   for (guint s = 0; s < program->n_streams; s++)
     before[s] = program->streams[s]->len;
   if (!token->joined)
-    memcpy (rank->group_start, before, sizeof before);
+    memcpy (rank->group_start, before, program->n_streams * sizeof *before);
   GArray *sends = rank->sends; /* what the group itself sends, it does not wait for */
   if (token->joined)
     rank->sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));

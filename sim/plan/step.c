@@ -128,6 +128,7 @@ begin_program (PsiStep *step, PsiStepRank *rank, GError **error)
   rank->forward_last = new_ops (n_tokens);
   rank->backward_first = new_ops (n_tokens);
   rank->backward_last = new_ops (n_tokens);
+  rank->group_start = g_new0 (guint, n_streams);
   rank->marks = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
   rank->sends = g_array_new (FALSE, FALSE, sizeof (PsiOpId));
   rank->receives = g_array_new (FALSE, FALSE, sizeof (PsiGate));
@@ -455,6 +456,7 @@ psi_step_free (PsiStep *step)
       g_free (rank->ready);
       g_free (rank->update);
       g_free (rank->folds);
+      g_free (rank->group_start);
       g_free (rank->updates_left);
     }
   g_free (step->ranks);

@@ -154,7 +154,7 @@ struct _PsiStepRank
   PsiOpId *update;                     /* [parts] cyclic: the update this rank makes */
   guint32 *folds;                      /* step-fold.c: [chunks x kinds of token] */
   guint32 *updates_left;               /* [chunks] backwards that are still to come */
-  guint group_start[PSI_MAX_STREAMS];  /* stream lengths before the first token of a group of overlapped ones */
+  guint *group_start;                  /* stream lengths before the first token of a group of overlapped ones */
 };
 
 /* An op that may not begin before number `position` of a list (marks or uses) is over; negative: of the step before. */
