@@ -6,6 +6,8 @@
  *   under a pipeline (D - 1) 2 N bytes gathered and (D - 1) 4 N scattered a step, however many micro-batches; on each
  *                    rank the gradients of its n elements are whole, 4 n
  *
+ *   two buffers      where a rank's outputs stay in theirs, the logits of the micro-batch before, 2 T V
+ *
  * N elements of a llama: 2 V h + h + L (2 h q + 2 h k + 3 h f + 2 h), h hidden, q = heads x head_dim, k the same of
  * kv_heads, f ffn, V vocabulary. Source: torch.distributed.fsdp.fully_shard, torchtitan. */
 #include "closed-forms.h"
@@ -136,6 +138,30 @@ test_vocabulary (void)
     }
 }
 
+/* The logits of a micro-batch stay until the next one has its own, on the rank with the head and if there is a next
+ * one.
+ */
+static void
+test_stale_logits (void)
+{
+#define EAGER LLAMA "sequence=512 micro_batch=2 framework=megatron-eager"
+  gint64 logits = 2 * 2 * 512 * VOCAB; /* a multiple of 128 */
+
+  for (guint pp = 1; pp <= 2; pp++)
+    {
+      g_autoptr (PsiReport) one = run_flags (FALSE, EAGER " pp=%u micro_batches=1", pp);
+      g_autoptr (PsiReport) two = run_flags (FALSE, EAGER " pp=%u micro_batches=2", pp);
+      g_autoptr (PsiReport) many = run_flags (FALSE, EAGER " pp=%u micro_batches=6", pp);
+      const PsiRankReport *last[] = { rank_of (plan_of (one), pp - 1), rank_of (plan_of (two), pp - 1),
+                                      rank_of (plan_of (many), pp - 1) };
+
+      g_assert_cmpint (last[1]->steady_bytes - last[0]->steady_bytes, ==, logits);
+      g_assert_cmpint (last[2]->steady_bytes, ==, last[1]->steady_bytes);
+      if (pp > 1)
+        g_assert_cmpint (rank_of (plan_of (two), 0)->steady_bytes, ==, rank_of (plan_of (one), 0)->steady_bytes);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -143,6 +169,7 @@ main (int argc, char **argv)
   g_test_add_func ("/closed-forms/fsdp/state", test_fsdp_state);
   g_test_add_func ("/closed-forms/fsdp/pipeline", test_fsdp_pipeline);
   g_test_add_func ("/closed-forms/offload/layers", test_offload_layers);
+  g_test_add_func ("/closed-forms/loss/stale-logits", test_stale_logits);
   g_test_add_func ("/closed-forms/vocabulary/over-the-pipeline", test_vocabulary);
   return g_test_run ();
 }

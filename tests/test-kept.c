@@ -77,6 +77,45 @@ test_decoder_sequence (void)
   g_assert_nonnull (strstr (error->message, "needs a decoder (family t5)"));
 }
 
+/* Aleph-Alpha/scaling, bytes per token of a llama block: 2 (2h) residuals; norms of single operators 8h each, their
+ * results and, with sequence parallelism, gathered inputs of products whole: 2h each; 2 (q + 2k) / t of queries, keys
+ * and values, as much of the product before it was rotated less the values; cos and sin of queries and keys, 8d; 2q / t
+ * of the attention's output, twice with several samples; 8f / t; 4a / t. */
+static void
+test_eager_layout (void)
+{
+  const gint64 h = 4096, q = 4096, k = 1024, f = 14336, a = 32, d = 128, tokens = 2048;
+  g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-3-8b");
+  static const char *const names[] = { "megatron-eager", "megatron-eager-rms" };
+
+  for (guint n = 0; n < G_N_ELEMENTS (names); n++)
+    for (guint sharded = 0; sharded < 2; sharded++)
+      for (gint64 b = 1; b <= 2; b++)
+        for (guint t = 1; t <= 8; t *= 2)
+          {
+            PsiLowering lowering = plain;
+            gint64 s = sharded ? t : 1;
+
+            lowering.megatron = TRUE;
+            lowering.framework = psi_framework_find (names[n]);
+            lowering.memory = psi_framework_memory (lowering.framework);
+            lowering.sequence = tokens;
+            lowering.micro_batch = b;
+            lowering.tp = t;
+            lowering.sequence_parallel = sharded;
+            lowering.attention_copy = b > 1;
+            g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+            gint64 norms = (n == 0 ? 2 * 6 * h / s : 0) + (s > 1 ? 2 * 2 * h : 2 * 2 * h / s);
+            gint64 sum = 4 * h / s + norms + (2 * (q + 2 * k) + 2 * (q + k) + 2 * q * b + 8 * f + 4 * a) / t + 8 * d;
+
+            g_assert_cmpint (find_kind (model, "block")->saved_bytes, ==, b * tokens * sum);
+            /* Logits of the whole vocabulary on every GPU. */
+            gint64 padded = (128256 + 128 * t - 1) / (128 * t) * (128 * t);
+            g_assert_cmpint (find_kind (model, "head")->stale_bytes, ==, 2 * b * tokens * padded);
+            g_assert_cmpint (find_kind (model, "block")->stale_bytes, ==, 0);
+          }
+}
+
 /* llm.c keeps 36h of a GPT-2 block: 2h each of input, norm, attention, its projection, sum, norm and last projection,
  * 6h of queries, keys and values, 8h before and after gelu; and 4a of the fused attention. Others keep the sums only.
  */
@@ -121,14 +160,14 @@ test_gathered_inputs (void)
         block_bytes[f][sharded] = find_kind (model, "block")->saved_bytes;
         head_bytes[f][sharded] = find_kind (model, "head")->saved_bytes;
       }
-  /* Sharded, the residuals and norms are a quarter; what is gathered comes on top. */
+  /* Sharded, the residuals and norms are a quarter; what is gathered is kept in place of the norm's own result. */
   g_assert_cmpint (block_bytes[1][1], <, block_bytes[1][0]);
   gint64 norms[2]; /* bytes of a norm's input and what it keeps, of both halves: 2h + 2h, eager 2h + 8h */
   for (guint f = 0; f < 2; f++)
     norms[f] = (f == 0 ? 5 : 2) * gathered_bytes;
   for (guint f = 0; f < 2; f++)
     {
-      gint64 kept = f == 0 ? gathered_bytes : 0;
+      gint64 kept = f == 0 ? gathered_bytes * 3 / 4 : 0;
 
       g_assert_cmpint (block_bytes[f][1] - block_bytes[f][0], ==, 2 * kept - 2 * norms[f] * 3 / 4);
       g_assert_cmpint (head_bytes[f][1] - head_bytes[f][0], ==, kept - norms[f] * 3 / 4);
@@ -141,6 +180,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/workload/kept/narrow-inputs", test_narrow_inputs);
   g_test_add_func ("/workload/kept/decoder-sequence", test_decoder_sequence);
+  g_test_add_func ("/workload/kept/eager-layout", test_eager_layout);
   g_test_add_func ("/workload/kept/residual-inputs", test_residual_inputs);
   g_test_add_func ("/workload/kept/gathered-inputs", test_gathered_inputs);
   return g_test_run ();

@@ -173,6 +173,9 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
           double optimizer_bytes = plan->optimizer_bytes_each * (double) trained;
           guint expert_shards = psi_step_expert_shards (step);
 
+          if (plan->micro_batches > 1)
+            rank->base[PSI_MEMORY_WORKSPACE] += kind->stale_bytes;
+
           if (travels)
             {
               if (updates_part (step, rank, part))

@@ -155,7 +155,8 @@ add_norm (PsiLower *lower, const PsiBlock *block, gboolean is_fed)
   const PsiFramework *framework = lower->lowering->framework;
   gboolean unfused = block->rms && is_unfused (lower, framework != NULL ? framework->norm : PSI_KERNELS_FUSED);
   gboolean trained = lower->lowering->adapters.rank == 0;
-  gboolean wanted = is_fed && psi_lower_wants_input (lower, lower->feeds);
+  gboolean gathers = lower->sequence_shards > 1 && psi_block_memory (lower->lowering)->whole_inputs;
+  gboolean wanted = is_fed && !gathers && psi_lower_wants_input (lower, lower->feeds);
   gint64 result_bytes = !wanted                        ? 0
                         : unfused || lower->feeds == 0 ? stream_bytes
                                                        : psi_block_kept_input_bytes (lower, stream_bytes);
@@ -270,6 +271,11 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
   if (block->rope)
     psi_lower_element (lower, PSI_ELEMENT_ROPE, ((double) q_bytes + (double) kv_bytes / 2.0) / (double) width);
   psi_lower_save (lower, q_bytes + (is_eager (lower) ? 2 * key_tokens * q * width / tp : kv_bytes));
+  if (psi_block_memory (lower->lowering)->whole_qkv && !cross)
+    {
+      psi_lower_save (lower, block->rope ? q_bytes + kv_bytes / 2 : 0); /* before they are rotated */
+      psi_lower_save (lower, block->rope ? 4 * tokens * block->head_dim * width : 0);
+    }
   add_context_ring (lower, kv_bytes);
 
   if (lower->select_products && lower->lowering->flash)
@@ -480,6 +486,7 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   /* Chunks one after another: each is through before the next begins, or all keep what their backward needs. */
   gint64 others_bytes = memory->chunks_stay ? kept_bytes / MAX (chunk, 1) * (whole - chunk) : 0;
   psi_lower_save (&lower, kept_bytes + others_bytes);
+  kind->stale_bytes = memory->stale_logits ? whole * width : 0;
 
   gint64 gathered_bytes = lower.sequence_shards > 1 ? whole_bytes : 0;
   gint64 again_bytes = psi_block_memory (lowering)->whole_inputs ? 0 : gathered_bytes; /* if it is not kept */

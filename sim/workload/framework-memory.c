@@ -11,8 +11,15 @@
  *   megatron-deepspeed  BF16_Optimizer: an fp32 sum of gradients, each bf16 gradient freed once it is added; fp16:
  *                     gradients only
  *   megatron-eager    16-bit gradients: a model of 13 billion parameters on one A100 of 80 GB trains (with 6 bytes of
- *                     parameter and gradient it would not start); PyTorch's loss over gathered logits, whose 16-bit
- *                     copy stays too
+ *                     parameter and gradient it would not start). Aleph-Alpha/scaling: losses/cross_entropy.py makes
+ *                     PyTorch's loss of gathered logits in fp32, of which the 16-bit logits and the log-softmax stay;
+ *                     the last rank takes its outputs out of no buffer, and train.py has two buffers or more, so the
+ *                     logits of the micro-batch before are there too (parallel_module.py: others take theirs when they
+ *                     send or receive gradients); rms_norm.py gathers its result under sequence parallelism, and
+ *                     products keep that; attention.py cuts queries, keys and values out of one product, rotary.py
+ *                     looks up cos and sin of each position in every layer, and heads are put in order around the
+ *                     attention. The norm of PyTorch operators keeps an fp32 copy as Llama's does: such runs of 2023
+ *                     did not fit where those with flash-attn's norm did
  *   nanotron          FP32GradientAccumulator over all parameters; the bf16 .grad of the last micro-batch is still
  *                     there in the next forward; torch's reducer copies it into buckets. Loss: fp32 logits and their
  *                     shifted copy. Column-parallel products keep the gathered input unless tp_recompute_allgather
@@ -57,8 +64,9 @@ static const PsiFrameworkMemory rows[] = {
     .gradient_bytes = { 4, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 6, .compiled_loss_bytes = { 6, 6 },
     .fused_loss_bytes = 5, .loss_chunks = 1, .keeps_outputs = TRUE },
   { .name = "megatron-eager",
-    .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 10, .loss_peak_bytes = 14, .compiled_loss_bytes = { 10, 14 },
-    .loss_chunks = 1, .keeps_outputs = TRUE, .gathered_logits = TRUE },
+    .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 14, .compiled_loss_bytes = { 6, 14 },
+    .loss_chunks = 1, .attention_copies = 2, .keeps_outputs = TRUE, .gathered_logits = TRUE, .whole_inputs = TRUE,
+    .whole_qkv = TRUE, .stale_logits = TRUE },
   { .name = "nanotron",
     .gradient_bytes = { 4, 4 }, .autograd_gradient_bytes = 2, .bucket_copy_bytes = 2, .loss_kept_bytes = 8,
     .loss_peak_bytes = 8, .compiled_loss_bytes = { 8, 8 }, .loss_chunks = 1, .attention_copies = 2,

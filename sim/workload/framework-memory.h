@@ -30,6 +30,9 @@ typedef struct
   guint sharded_loss_bytes[2]; /* the peak over logits that tp shards, as written and compiled; 0: the same */
   gboolean chunks_stay;        /* all chunks of the loss are computed before the backward of the first */
   gboolean residual_inputs;    /* results of both projections stay, not only their sums with the stream */
+  gboolean whole_qkv;          /* values stay as a view of the product that made queries and keys as well, beside the
+                                * rotated ones; so do cos and sin of each token, looked up in every layer */
+  gboolean stale_logits;       /* the logits of the micro-batch before stay until another one takes their place */
   gboolean narrow_inputs;      /* inputs of products in 8 bits or less are kept as such */
 } PsiFrameworkMemory;
 

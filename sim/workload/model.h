@@ -84,6 +84,7 @@ typedef struct
   guint selective_first, selective_n; /* kernels (forward) that selective recompute runs again; n = 0: none */
   gint64 forward_workspace_bytes;     /* transient peak above what stays, while the forward runs */
   gint64 backward_workspace_bytes;    /* the same for the backward, above saved_bytes, which stay until it ends */
+  gint64 stale_bytes;                 /* output of the micro-batch before, if the step has several */
   gboolean never_recomputed; /* embedding and head: frameworks do not checkpoint them, full recompute keeps all */
   gint64 parameter_bytes;    /* uniform only: bytes of one copy, which need not be 2 * parameters; else 0 */
   guint open_pass;           /* pass + 1 whose last segment still takes kernels, 0 = none; for psi_kind_*() only */
