@@ -27,6 +27,11 @@
  *   torchtitan-async-tp  torchtitan with --experimental.enable_async_tensor_parallel: the same by PyTorch's symmetric
  *                     memory; needs compile
  *
+ *   oneflow           OneFlow-Benchmark's GPT of 2021 (oneflow_gpt/config.py, training.py): softmax with scale, mask
+ * and dropout, bias with gelu, bias with dropout and sums are fused, logits and embedding are split as Megatron's; the
+ * graph is compiled once and kernels are launched by the C++ runtime (host time as llm.c's); 16-bit logits,
+ * probabilities and their gradient: 6 bytes of a logit
+ *
  * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, whose optimizer
  * for bf16 adds into fp32 in hooks, with nanotron's and PyTorch's operators every weight gradient is written, read and
  * added again.
@@ -99,6 +104,10 @@ const PsiFramework psi_frameworks[] = {
   { .name = "torchtune", .words = "torchtune|HF",
     .summary = "torchtune and Hugging Face recipes that train in pure bf16",
     KERNELS (EAGER, EAGER, EAGER, EAGER), .host_factor = 1, .flash = 2, .overlap_grads = TRUE },
+  { .name = "oneflow", .words = "OneFlow",
+    .summary = "OneFlow's GPT of 2021, a static graph", .memory = "megatron",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), .host_factor = 0.2, .flash = 2, .scattered_boundaries = TRUE,
+    .overlap_grads = TRUE },
   { .name = "llm.c", .words = "llm.c",
     .summary = "llm.c, hand-written CUDA",
     KERNELS (FUSED, FUSED, FUSED, FUSED), .host_factor = 0.2, .flash = 3 },
