@@ -8,7 +8,10 @@
 #define MOST_ADVICE 6
 #define MOST_CHANGES 32
 #define MOST_GPUS 65536
-#define MOST_WORKERS 64 /* where GPUs are simulated one by one */
+/* Where GPUs are simulated one by one. */
+#define MOST_WORKERS 64
+#define MOST_FOLLOWED 64 /* GPUs in all pieces of advice together */
+#define MOST_STEPS 8     /* of plans whose steps do not repeat */
 
 typedef struct
 {
@@ -96,7 +99,9 @@ static gboolean
 try_changes (const PsiSettings *settings, const Change *first, const Change *second, PsiPlanReport *plan)
 {
   g_autoptr (PsiSettings) changed = psi_settings_copy (settings);
-  const PsiSimulateOptions options = { .fit_only = TRUE, .skips_misfits = TRUE };
+  const PsiSimulateOptions options = { .fit_only = TRUE,
+                                       .skips_misfits = TRUE,
+                                       .most_steps = is_one_by_one (settings, plan) ? MOST_STEPS : 0 };
 
   if (!psi_settings_set (changed, first->key, first->text, "advice", NULL) ||
       (second != NULL && !psi_settings_set (changed, second->key, second->text, "advice", NULL)))
@@ -142,13 +147,14 @@ void
 psi_advise (const PsiSettings *settings, PsiPlanReport *plan)
 {
   Changes changes = { .n = 0 };
+  guint most = is_one_by_one (settings, plan) ? CLAMP (MOST_FOLLOWED / plan->gpus, 1, MOST_ADVICE) : G_MAXUINT;
 
   list_changes (settings, plan, &changes);
-  for (guint i = 0; i < changes.n; i++)
+  for (guint i = 0; i < changes.n && plan->advice->len < most; i++)
     if (try_changes (settings, &changes.list[i], NULL, plan))
       i = last_of_key (&changes, i);
   for (guint i = 0; i < changes.n && plan->advice->len == 0; i++)
-    for (guint j = last_of_key (&changes, i) + 1; j < changes.n; j++)
+    for (guint j = last_of_key (&changes, i) + 1; j < changes.n && plan->advice->len < most; j++)
       if (try_changes (settings, &changes.list[i], &changes.list[j], plan))
         j = last_of_key (&changes, j);
   g_array_sort (plan->advice, compare_advice);

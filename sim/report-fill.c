@@ -455,21 +455,55 @@ psi_plan_report_fill_fit (const char *name, const PsiStep *step, const PsiRun *r
   return plan;
 }
 
+/* The least that activations take at their worst instant: what ops of one stream take and give back in turn. 0: they
+ * come and go in several streams, or behind folds, and do not tell. */
+static gint64
+least_activation_bytes (const PsiProgram *program)
+{
+  gint64 level_bytes = 0, most_bytes = 0;
+  guint n_streams = 0;
+
+  if (program->folds != NULL)
+    return 0;
+  for (guint s = 0; s < program->n_streams; s++)
+    {
+      const GArray *stream = program->streams[s];
+      gboolean has_any = FALSE;
+
+      for (guint i = 0; i < stream->len; i++)
+        {
+          gint64 sides_bytes[2] = { 0 }; /* when it starts, when it ends */
+
+          for (guint32 d = g_array_index (stream, PsiOp, i).first_delta; d != PSI_CHAIN_END;)
+            {
+              const PsiDelta *delta = &g_array_index (program->deltas, PsiDelta, d);
+
+              if (delta->memory_class == PSI_MEMORY_ACTIVATIONS)
+                {
+                  sides_bytes[delta->at_end != 0] += delta->bytes;
+                  has_any = TRUE;
+                }
+              d = delta->next;
+            }
+          level_bytes += sides_bytes[0];
+          most_bytes = MAX (most_bytes, level_bytes);
+          level_bytes += sides_bytes[1];
+          most_bytes = MAX (most_bytes, level_bytes);
+        }
+      n_streams += has_any;
+    }
+  return n_streams <= 1 ? most_bytes : 0;
+}
+
 gboolean
-psi_report_cannot_fit (const PsiStep *step)
+psi_report_cannot_fit (const PsiStep *step, const PsiStepRank *rank)
 {
   gint64 capacity_bytes = step->machine->gpu.memory_bytes;
+  gint64 least_bytes = overhead_bytes (step) + least_activation_bytes (rank->program);
 
-  for (guint r = 0; r < step->n_ranks && capacity_bytes >= 0; r++)
-    {
-      gint64 steady_bytes = overhead_bytes (step);
-
-      for (guint c = 0; c < PSI_N_MEMORY; c++)
-        steady_bytes += step->ranks[r].base[c];
-      if (steady_bytes > capacity_bytes)
-        return TRUE;
-    }
-  return FALSE;
+  for (guint c = 0; c < PSI_N_MEMORY; c++)
+    least_bytes += rank->base[c];
+  return capacity_bytes >= 0 && least_bytes > capacity_bytes;
 }
 
 PsiPlanReport *

@@ -32,16 +32,18 @@ psi_simulate_machine (const PsiSettings *settings, GError **error)
 
 static PsiStep *
 build (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
-       gboolean shows_ops, gboolean shortens, GError **error)
+       gboolean shows_ops, gboolean shortens, gboolean skips_misfits, GError **error)
 {
   return shows_ops ? psi_step_new (plan, machine, source, settings, error)
-                   : psi_step_new_folded (plan, machine, source, settings, shortens, error);
+                   : psi_step_new_folded (plan, machine, source, settings, shortens,
+                                          skips_misfits ? psi_report_cannot_fit : NULL, error);
 }
 
 static PsiRun *
-run_step (const PsiStep *step, const PsiSettings *settings, PsiTrials *ret_trials, GError **error)
+run_step (const PsiStep *step, const PsiSettings *settings, guint most_steps, PsiTrials *ret_trials, GError **error)
 {
-  const PsiRunOptions options = { .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
+  const PsiRunOptions options = { .max_iterations = most_steps,
+                                  .no_jump = !psi_settings_bool (settings, PSI_KEY_JUMP) };
   double jitter = psi_settings_real (settings, PSI_KEY_JITTER);
 
   if (jitter <= 0)
@@ -68,10 +70,11 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
   /* Ops that nobody looks at one by one are folded, and few micro-batches stand for many. */
   gboolean shows_ops = options->curves || options->critical_path || options->observe != NULL;
   gboolean shortens = !shows_ops && psi_settings_bool (settings, PSI_KEY_JUMP);
-  g_autoptr (PsiStep) step = build (plan, machine, source, settings, shows_ops, shortens, error);
+  g_autoptr (PsiStep) step =
+      build (plan, machine, source, settings, shows_ops, shortens, options->skips_misfits, error);
   if (step == NULL)
     return NULL;
-  if (options->skips_misfits && psi_report_cannot_fit (step))
+  if (step->is_misfit)
     {
       PsiPlanReport *refused = psi_plan_report_new (name);
 
@@ -79,13 +82,14 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
       return refused;
     }
   PsiTrials trials = { 0 };
-  g_autoptr (PsiRun) run = run_step (step, settings, &trials, error);
+  guint most_steps = plan->asynchronous ? 0 : options->most_steps;
+  g_autoptr (PsiRun) run = run_step (step, settings, most_steps, &trials, error);
   if (run != NULL && !psi_step_run_whole (step, run))
     {
       g_clear_pointer (&run, psi_run_free);
       psi_step_free (step);
-      step = build (plan, machine, source, settings, shows_ops, FALSE, error);
-      run = step != NULL ? run_step (step, settings, &trials, error) : NULL;
+      step = build (plan, machine, source, settings, shows_ops, FALSE, FALSE, error);
+      run = step != NULL ? run_step (step, settings, most_steps, &trials, error) : NULL;
     }
   if (run == NULL)
     return NULL;

@@ -18,6 +18,7 @@ typedef struct
   gboolean curves;        /* keep memory and traffic curves and spans for plots */
   gboolean fit_only;      /* step time, throughput, memory and verdict */
   gboolean skips_misfits; /* no step time for a plan that cannot fit */
+  guint most_steps;       /* of a run that does not repeat, 0 = as many as it takes to tell */
   gboolean what_helps;    /* look for what would make the plan faster */
   double link_factors[2]; /* times the rate of links inside a node and between nodes; 0 = as they are */
   gboolean critical_path; /* tell which ops decide the step time; not where workers do not wait */

@@ -7,8 +7,8 @@
  *             To 1 %, by bisection; NAN where no rate above a millionth of today's does it
  *   degrees   the next larger and the next smaller value of dp, tp, pp, cp and ep: twice or half of what it is if the
  *             plan admits that and it fills nodes, else one that fills nodes or is twice or half, else the nearest that
- *             the plan admits. On the same GPUs if dp can make up for it, with as many samples in a step; otherwise, and for dp
- *             itself, on more or fewer GPUs with as many for each replica
+ *             the plan admits. On the same GPUs if dp can make up for it, with as many samples in a step; otherwise,
+ *             and for dp itself, on more or fewer GPUs with as many for each replica
  *   one GPU   the same model on one GPU of the machine, with the plan's micro-batch and as many micro-batches as one of
  *             its replicas
  *

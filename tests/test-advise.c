@@ -153,6 +153,64 @@ test_one_by_one (void)
   g_assert_false (advises_gpus (slow, 64));
 }
 
+/* What is refused without a run would not fit if it were run, and nothing is refused that fits. */
+static void
+test_misfits (void)
+{
+  static const char *const plans[] = { "cdp-v1",     "cdp-v2", "cdp+mp", "cdp+pp",     "cdp-zero",
+                                       "cdp-single", "dp",     "zero-3", "gpipe",      "1f1b",
+                                       "zb-h1",      "zb-v",   "tp",     "accumulate", "pipedream" };
+  static const char *const models[] = { "llama-2-7b", "llama-2-13b sequence=2048", "gpt2-xl micro_batch=4" };
+  static const char *const changes[] = { "recompute=none", "recompute=selective", "recompute=full",
+                                         "offload=activations", "offload=parameters" };
+  guint n_refused = 0, n_fit = 0;
+
+  for (guint p = 0; p < G_N_ELEMENTS (plans); p++)
+    for (guint m = 0; m < G_N_ELEMENTS (models); m++)
+      for (guint c = 0; c < G_N_ELEMENTS (changes); c++)
+        {
+          g_autofree char *flags = g_strdup_printf ("model=%s machine=v100-sxm-32 plan=%s stages=4 workers=4 %s",
+                                                    models[m], plans[p], changes[c]);
+          const PsiSimulateOptions skips = { .fit_only = TRUE, .skips_misfits = TRUE };
+          g_autoptr (PsiSettings) settings = settings_of (flags);
+          g_autoptr (PsiPlanReport) quick = psi_simulate_plan ("plan", settings, &skips, NULL, NULL);
+          g_autoptr (PsiPlanReport) whole = simulate (settings);
+
+          if (quick == NULL || whole == NULL)
+            {
+              g_assert_true (quick == whole);
+              continue;
+            }
+          g_test_message ("%s", flags);
+          g_assert_cmpuint (quick->verdict, ==, whole->verdict);
+          if (quick->peak_bytes == 0)
+            n_refused++;
+          else
+            g_assert_cmpint (quick->peak_bytes, ==, whole->peak_bytes);
+          n_fit += whole->verdict != PSI_VERDICT_OOM;
+        }
+  g_assert_cmpuint (n_refused, >, 20);
+  g_assert_cmpuint (n_fit, >, 20);
+}
+
+/* Many workers, each at a time of its own: one piece of advice, as good as that of all steps. */
+static void
+test_cyclic (void)
+{
+  g_autoptr (PsiSettings) settings =
+      settings_of ("model=llama-2-7b machine=a100 plan=cdp-v2 workers=64 stages=32 sequence=4096");
+  g_autoptr (PsiPlanReport) plan = simulate (settings);
+
+  g_assert_cmpint (plan->verdict, ==, PSI_VERDICT_OOM);
+  psi_advise (settings, plan);
+  g_assert_cmpuint (plan->advice->len, ==, 1);
+  const PsiAdvice *advice = &g_array_index (plan->advice, PsiAdvice, 0);
+  g_autoptr (PsiPlanReport) changed = simulate_change (settings, advice->set);
+  g_assert_cmpint (changed->verdict, !=, PSI_VERDICT_OOM);
+  g_assert_cmpfloat_with_epsilon ((double) advice->peak_bytes / (double) changed->peak_bytes, 1, 0.01);
+  g_assert_cmpfloat_with_epsilon ((double) advice->step_time_ps / (double) changed->step_time_ps, 1, 0.03);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -165,5 +223,7 @@ main (int argc, char **argv)
     }
   g_test_add_func ("/sim/advise/pairs", test_pairs);
   g_test_add_func ("/sim/advise/one-by-one", test_one_by_one);
+  g_test_add_func ("/sim/advise/misfits", test_misfits);
+  g_test_add_func ("/sim/advise/cyclic", test_cyclic);
   return g_test_run ();
 }

@@ -39,7 +39,7 @@ n_ops_folded (const char *flags)
   g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, &error);
   g_autoptr (PsiModelSource) source = psi_model_source_load (settings, &error);
   g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, &error);
-  g_autoptr (PsiStep) step = psi_step_new_folded (plan, machine, source, settings, FALSE, &error);
+  g_autoptr (PsiStep) step = psi_step_new_folded (plan, machine, source, settings, FALSE, NULL, &error);
   gsize n = 0;
 
   g_assert_no_error (error);
@@ -130,7 +130,7 @@ test_long (gconstpointer data)
   g_autoptr (PsiMachine) machine = psi_simulate_machine (settings, &error);
   g_autoptr (PsiModelSource) source = psi_model_source_load (settings, &error);
   g_autoptr (PsiPlan) plan = psi_plan_resolve (settings, source, machine->gpus_per_node, &error);
-  g_autoptr (PsiStep) step = psi_step_new_folded (plan, machine, source, settings, TRUE, &error);
+  g_autoptr (PsiStep) step = psi_step_new_folded (plan, machine, source, settings, TRUE, NULL, &error);
   g_assert_no_error (error);
   g_autoptr (PsiRun) run = psi_run (step->world, NULL, &error);
 

@@ -280,7 +280,7 @@ spread_workers (PsiStep *step)
 }
 
 static gboolean
-build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
+build_programs (PsiStep *step, const PsiModelSource *source, PsiStepMisfitFunc is_misfit, GError **error)
 {
   const PsiPlan *plan = step->plan;
   const PsiSchedule *schedule = step->schedule; /* may be made anew */
@@ -319,6 +319,12 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
           if (!build_program (step, &step->ranks[r], n_ops, error))
             return FALSE;
           n_ops += size_of (step->ranks[r].program);
+          psi_step_add_state (step, &step->ranks[r]);
+          if (is_misfit != NULL && is_misfit (step, &step->ranks[r]))
+            {
+              step->is_misfit = TRUE;
+              return TRUE;
+            }
         }
       n_rank_ops += size_of (step->ranks[r].program);
       if (!check_size (n_rank_ops, MOST_RANK_OPS, error))
@@ -329,9 +335,7 @@ build_programs (PsiStep *step, const PsiModelSource *source, GError **error)
   if (plan->asynchronous)
     spread_workers (step);
   for (guint r = 0; r < step->n_ranks; r++)
-    if (step->ranks[r].leader == NULL)
-      psi_step_add_state (step, &step->ranks[r]);
-    else
+    if (step->ranks[r].leader != NULL)
       memcpy (step->ranks[r].base, step->ranks[r].leader->base, sizeof step->ranks[r].base);
   return apply_factors (step, error);
 }
@@ -352,7 +356,7 @@ is_chain (const PsiModel *model)
 
 static PsiStep *
 new_step (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
-          gboolean folds, gint64 micro_batches, GError **error)
+          gboolean folds, gint64 micro_batches, PsiStepMisfitFunc is_misfit, GError **error)
 {
   g_autoptr (PsiStep) step = g_new0 (PsiStep, 1);
 
@@ -409,26 +413,26 @@ new_step (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *
           return NULL;
         }
     }
-  return build_programs (step, source, error) ? g_steal_pointer (&step) : NULL;
+  return build_programs (step, source, is_misfit, error) ? g_steal_pointer (&step) : NULL;
 }
 
 PsiStep *
 psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source, const PsiSettings *settings,
               GError **error)
 {
-  return new_step (plan, machine, source, settings, FALSE, 0, error);
+  return new_step (plan, machine, source, settings, FALSE, 0, NULL, error);
 }
 
 PsiStep *
 psi_step_new_folded (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
-                     const PsiSettings *settings, gboolean shortens, GError **error)
+                     const PsiSettings *settings, gboolean shortens, PsiStepMisfitFunc is_misfit, GError **error)
 {
   gint64 micro_batches = shortens ? psi_step_short_micro_batches (plan) : 0;
-  g_autoptr (PsiStep) step = new_step (plan, machine, source, settings, TRUE, micro_batches, error);
+  g_autoptr (PsiStep) step = new_step (plan, machine, source, settings, TRUE, micro_batches, is_misfit, error);
 
-  if (step == NULL || !step->folds || psi_world_folds_hold (step->world))
+  if (step == NULL || step->is_misfit || !step->folds || psi_world_folds_hold (step->world))
     return g_steal_pointer (&step);
-  return new_step (plan, machine, source, settings, FALSE, step->micro_batches, error);
+  return new_step (plan, machine, source, settings, FALSE, step->micro_batches, is_misfit, error);
 }
 
 void

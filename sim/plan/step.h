@@ -186,15 +186,21 @@ typedef struct _PsiStep
   gboolean is_chain;        /* each layer reads the one before it and nothing else */
   gint64 micro_batches;     /* in the lists: all of the plan's, or fewer that stand for them; 0 = all */
   gboolean folds;           /* tokens are one op where they can be */
+  gboolean is_misfit;       /* half built: see PsiStepMisfitFunc */
 } PsiStep;
+
+/* Is there no way that this rank, whose program is built but for messages of a cyclic update, fits its GPU? */
+typedef gboolean (*PsiStepMisfitFunc) (const PsiStep *step, const PsiStepRank *rank);
 
 /* Build the step of a plan. `settings`, `machine` and `plan` are borrowed. (transfer full) */
 PsiStep *psi_step_new (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
                        const PsiSettings *settings, GError **error);
 /* The same with few ops, for reports that do not show them: equal tokens are folds, see psi-fold.h. `shortens`: leave
- * out micro-batches that do what others do; then psi_step_run_whole() must be asked after the run. */
+ * out micro-batches that do what others do; then psi_step_run_whole() must be asked after the run. `is_misfit`, if not
+ * NULL: stop at the first rank of which it is true; that step says so and cannot be run. */
 PsiStep *psi_step_new_folded (const PsiPlan *plan, const PsiMachine *machine, const PsiModelSource *source,
-                              const PsiSettings *settings, gboolean shortens, GError **error);
+                              const PsiSettings *settings, gboolean shortens, PsiStepMisfitFunc is_misfit,
+                              GError **error);
 /* Make the run of a shortened step one of all its micro-batches, see psi-repeat.h. FALSE: it cannot be told from this
  * run; build and run it without shortening. */
 gboolean psi_step_run_whole (const PsiStep *step, PsiRun *run);
