@@ -33,7 +33,7 @@ work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kin
 {
   Work work = { 0, 0 };
   gint64 issue_ps = plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch;
-  double issue_s = psi_time_to_s (issue_ps) * plan->framework->host_factor;
+  double issue_s = psi_time_to_s (issue_ps), operator_s = issue_s * plan->framework->host_factor;
 
   for (guint i = first; i < first + n; i++)
     {
@@ -44,8 +44,11 @@ work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kin
       if (kernel->kind == PSI_KERNEL_GEMM || kernel->kind == PSI_KERNEL_ATTENTION)
         kernel_s /= machine->gpu.training_clock;
       work.gpu_s += kernel_s;
-      if (kernel->kind != PSI_KERNEL_FIXED)
-        work.host_s += (double) kernel->launches * issue_s;
+      /* Equal products of many experts come from one call: what the framework does about it, it does once. */
+      if (kernel->kind == PSI_KERNEL_GEMM && operator_s > issue_s)
+        work.host_s += operator_s + (double) (kernel->launches - 1) * issue_s;
+      else if (kernel->kind != PSI_KERNEL_FIXED)
+        work.host_s += (double) kernel->launches * operator_s;
       if (ret_flops != NULL)
         *ret_flops += kernel->flops;
     }
@@ -151,7 +154,7 @@ stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *
 }
 
 /* Passes that follow without a break, first .. last, of one layer. */
-static void
+static PsiRace
 cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, guint first,
              guint last)
 {
@@ -198,6 +201,7 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
         cost->beside_ps += beside_ps;
         g_array_append_val (cost->pieces[pass], piece);
       }
+  return (PsiRace){ busy_s, host_s };
 }
 
 static void
@@ -205,8 +209,9 @@ cost_kind (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, co
 {
   for (guint pass = 0; pass < PSI_N_PASSES; pass++)
     cost->pieces[pass] = g_array_new (FALSE, FALSE, sizeof (PsiPiece));
-  cost_passes (cost, plan, machine, kind, PSI_PASS_FORWARD, PSI_PASS_FORWARD);
-  cost_passes (cost, plan, machine, kind, PSI_PASS_BACKWARD_INPUT, PSI_PASS_BACKWARD_WEIGHT);
+  cost->races[PSI_RACE_FORWARD] = cost_passes (cost, plan, machine, kind, PSI_PASS_FORWARD, PSI_PASS_FORWARD);
+  cost->races[PSI_RACE_BACKWARD] =
+      cost_passes (cost, plan, machine, kind, PSI_PASS_BACKWARD_INPUT, PSI_PASS_BACKWARD_WEIGHT);
   Work again = work_of (plan, machine, kind, kind->selective_first, kind->selective_n, NULL);
   cost->selective_ps = psi_time_from_s (MAX (again.gpu_s, again.host_s));
 }

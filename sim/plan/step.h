@@ -84,9 +84,22 @@ typedef struct
   PsiTime again_ps, stretch_ps; /* the end of time_ps beside which is gathered; how much longer it takes then */
 } PsiPiece;
 
+/* Passes of a layer that follow without a break: the slower of the GPU, with its collectives, and the host decides. */
+typedef struct
+{
+  double busy_s, host_s;
+} PsiRace;
+enum
+{
+  PSI_RACE_FORWARD,
+  PSI_RACE_BACKWARD, /* both halves */
+  PSI_N_RACES
+};
+
 /* A kind of layer with its costs on this machine. */
 typedef struct
 {
+  PsiRace races[PSI_N_RACES];
   GArray *pieces[PSI_N_PASSES];  /* of PsiPiece */
   PsiTime pass_ps[PSI_N_PASSES]; /* work alone */
   PsiTime beside_ps;             /* of the weight half, what runs beside collectives of the input half */
