@@ -112,7 +112,8 @@ typedef struct
   char *name;                 /* "a100-sxm-80": the preset or file stem */
   char *description;          /* one line */
   char *kind;                 /* measured | published | datasheet */
-  double band_low, band_high; /* four of five measured steps take between these times the predicted time; 0: unknown */
+  double band_low, band_high; /* of steps that are nearly all kernels four of five take between these times the
+                               * predicted time; 0: unknown */
   gboolean ideal;             /* links take no time, memory without end */
   PsiGpu gpu;
   PsiHost host;

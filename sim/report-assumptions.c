@@ -2,6 +2,7 @@
 #include "report-assumptions.h"
 
 #include "profile.h"
+#include "report-band.h"
 
 /* A format that the GPU has no units for: said loudly, because products may take ten times as long. */
 static void
@@ -55,6 +56,9 @@ psi_report_fill_assumptions (PsiPlanReport *plan, const PsiStep *step, gint64 ov
                        g_strdup_printf ("kernels of %s: %.3g us of the host for each, %s attention", framework->summary,
                                         psi_time_to_s (issue_ps) * framework->host_factor * 1e6, attention));
     }
+  char *band = psi_report_describe_band (plan, step);
+  if (band != NULL)
+    g_ptr_array_add (plan->assumptions, band);
   if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
     g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
                                                          step->plan->stages, step->partition.rule));

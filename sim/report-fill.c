@@ -7,10 +7,10 @@
  *              sum
  *   reserved   peak + what the allocator caches (step-reserved.c); device = reserved + context + communicator buffers
  *   mfu        model FLOPs (3 x forward) / (step time x GPUs x peak of the format); hfu counts recomputed FLOPs too
- *   band       step time x the machine file's band_low and band_high, quantiles of measured over predicted times
  *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-fill.h"
 #include "report-assumptions.h"
+#include "report-band.h"
 #include "report-notes.h"
 #include "report-traffic.h"
 #include "report-update.h"
@@ -205,7 +205,7 @@ copy_row (PsiPlanReport *plan, const PsiStep *step, const Equals *equals, guint 
 /* How much of a report is wanted. */
 typedef enum
 {
-  FIT,     /* memory, step time and throughput: enough to compare plans that might fit */
+  FIT,     /* memory, step time, its band and throughput: enough to compare plans that might fit */
   NUMBERS, /* all but curves */
   CURVES
 } Depth;
@@ -240,7 +240,7 @@ fill_ranks (PsiPlanReport *plan, const PsiStep *step, const PsiRun *run, const E
             sent += psi_report_sent_bytes (step, run, &rank[m], plan->by_kind, &served);
           if (copied)
             continue;
-          if (depth > FIT)
+          if (depth > FIT || step->machine->band_high > 0)
             add_time (step, run, &rank[m], row);
           add_memory (step, run, &rank[m], origin_ps, curves, row);
           if (curves)
@@ -408,20 +408,6 @@ describe_layout (const PsiStep *step)
   return g_string_free (text, FALSE);
 }
 
-/* Where four of five measured steps of this kind of GPU lie, from the machine file. */
-static void
-fill_band (PsiPlanReport *plan, const PsiStep *step)
-{
-  const PsiMachine *machine = step->machine;
-  double period_s = psi_time_to_s (plan->step_time_ps);
-
-  plan->step_time_low_s = plan->step_time_high_s = NAN;
-  if (machine->band_high <= 0 || psi_step_model (step)->is_uniform)
-    return;
-  plan->step_time_low_s = period_s * machine->band_low;
-  plan->step_time_high_s = period_s * machine->band_high;
-}
-
 /* Memory, pace and its band; the rest is for `depth` to say. */
 static PsiPlanReport *
 begin_report (const char *name, const PsiStep *step, const PsiRun *run, const Equals *equals, PsiTime origin_ps,
@@ -434,7 +420,7 @@ begin_report (const char *name, const PsiStep *step, const PsiRun *run, const Eq
   fill_ranks (plan, step, run, equals, origin_ps, depth);
   psi_report_repeat (plan, step, run);
   fill_memory (plan, step);
-  fill_band (plan, step);
+  psi_report_fill_band (plan, step);
   return plan;
 }
 
@@ -572,6 +558,6 @@ psi_plan_report_set_trials (PsiPlanReport *plan, const PsiStep *step, const PsiT
     }
   if (plan->critical_path != NULL)
     psi_critical_path_stretch (plan->critical_path, plan->step_time_ps);
-  fill_band (plan, step);
+  psi_report_fill_band (plan, step);
   fill_throughput (plan, step);
 }

@@ -291,8 +291,43 @@ test_band (void)
 
   g_assert_cmpfloat (plan_of (report)->step_time_low_s, <=, time_s);
   g_assert_cmpfloat (plan_of (report)->step_time_high_s, >=, time_s);
-  g_assert_cmpfloat (plan_of (report)->step_time_high_s - plan_of (report)->step_time_low_s, <, 0.5 * time_s);
+  g_assert_cmpfloat (plan_of (report)->step_time_high_s - plan_of (report)->step_time_low_s, <, 0.8 * time_s);
   g_assert_true (isnan (plan_of (lesson)->step_time_low_s));
+}
+
+/* How far the band goes beyond the step time, relative to it. */
+static double
+above (const char *flags)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, "%s", flags);
+  const PsiPlanReport *plan = plan_of (report);
+
+  return plan->step_time_high_s / ((double) plan->step_time_ps * 1e-12) - 1;
+}
+
+/* Large kernels of one GPU leave only the kernels' own share, 8 %, of all but the optimizer. What else a prediction
+ * rests on widens the band: short kernels, a host that decides or would if it were slow, less so where the host is
+ * known, exposed communication and more so between nodes, a pipeline that leaves its node. */
+static void
+test_band_causes (void)
+{
+#define LARGE "model=gpt3-175b layers=2 machine=a100 micro_batches=16 optimizer=sgd grad_clip=no"
+  double kernels = above (LARGE);
+
+  g_assert_cmpfloat (kernels, <=, 0.0801);
+  g_assert_cmpfloat (kernels, >, 0.07);
+  g_assert_cmpfloat (above ("model=gpt2 machine=a100 sequence=512 framework=llm.c"), >, 1.1 * kernels);
+  g_assert_cmpfloat (above (TINY " framework=megatron"), >, 0.3);
+  g_assert_cmpfloat (above (TINY " framework=megatron"), <, 0.55);
+  g_assert_cmpfloat (above (TINY " framework=megatron-deepspeed"), <, 0.15);
+  double alone = above ("model=llama-2-7b machine=a100 plan=zero-3 gpus=8 micro_batch=1 sequence=256");
+  double nodes = above ("model=llama-2-7b machine=a100 plan=zero-3 gpus=8 micro_batch=1 sequence=256 gpus_per_node=1");
+
+  g_assert_cmpfloat (alone, >, 0.1);
+  g_assert_cmpfloat (nodes, >, 1.2 * alone);
+  g_assert_cmpfloat (nodes, <, 0.8 + 0.001);
+  g_assert_cmpfloat (above ("model=llama-2-7b machine=a100 plan=1f1b pp=4 micro_batches=32 gpus_per_node=1"), >,
+                     above ("model=llama-2-7b machine=a100 plan=1f1b pp=4 micro_batches=32") + 0.03);
 }
 
 int
@@ -314,5 +349,6 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/step-time/pieces", test_pieces);
   g_test_add_func ("/plan/step-time/shared-gpu", test_shared_gpu);
   g_test_add_func ("/plan/step-time/band", test_band);
+  g_test_add_func ("/plan/step-time/band-causes", test_band_causes);
   return g_test_run ();
 }

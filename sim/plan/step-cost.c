@@ -24,14 +24,14 @@
 
 typedef struct
 {
-  double gpu_s, host_s;
+  double gpu_s, host_s, launches;
 } Work;
 
 static Work
 work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, guint first, guint n,
          double *ret_flops)
 {
-  Work work = { 0, 0 };
+  Work work = { 0, 0, 0 };
   gint64 issue_ps = plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch;
   double issue_s = psi_time_to_s (issue_ps), operator_s = issue_s * plan->framework->host_factor;
 
@@ -49,6 +49,7 @@ work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kin
         work.host_s += operator_s + (double) (kernel->launches - 1) * issue_s;
       else if (kernel->kind != PSI_KERNEL_FIXED)
         work.host_s += (double) kernel->launches * operator_s;
+      work.launches += kernel->kind != PSI_KERNEL_FIXED ? (double) kernel->launches : 0;
       if (ret_flops != NULL)
         *ret_flops += kernel->flops;
     }
@@ -159,7 +160,7 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
              guint last)
 {
   gint64 issue_ps = plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch;
-  double busy_s = 0, host_s = 0;
+  PsiRace race = { 0, 0, 0 };
   g_autoptr (GArray) stretches = g_array_new (FALSE, FALSE, sizeof (Stretch));
 
   for (guint pass = first; pass <= last; pass++)
@@ -170,12 +171,13 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
 
         double hidden_s = stretch.pieces_s > 0 ? stretch.pieces_s * (plan->tp - 1) / plan->tp : stretch.beside.gpu_s;
 
-        busy_s += stretch.work.gpu_s + stretch.pieces_s - stretch.whole_s + stretch.sum_s +
-                  MAX (stretch.comm_s - hidden_s, 0) + MAX (stretch.gather_s - stretch.again.gpu_s, 0);
-        host_s += stretch.work.host_s;
+        race.busy_s += stretch.work.gpu_s + stretch.pieces_s - stretch.whole_s + stretch.sum_s +
+                       MAX (stretch.comm_s - hidden_s, 0) + MAX (stretch.gather_s - stretch.again.gpu_s, 0);
+        race.host_s += stretch.work.host_s;
+        race.launches += stretch.work.launches;
         g_array_append_val (stretches, stretch);
       }
-  double late = host_s > busy_s ? (host_s - busy_s) / host_s : 0;
+  double late = race.host_s > race.busy_s ? (race.host_s - race.busy_s) / race.host_s : 0;
   guint w = 0;
   double moved_s = 0; /* from the beginning of a stretch to beside the collective before it; negative: to it */
   for (guint pass = first; pass <= last; pass++)
@@ -201,7 +203,7 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
         cost->beside_ps += beside_ps;
         g_array_append_val (cost->pieces[pass], piece);
       }
-  return (PsiRace){ busy_s, host_s };
+  return race;
 }
 
 static void

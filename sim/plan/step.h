@@ -88,6 +88,7 @@ typedef struct
 typedef struct
 {
   double busy_s, host_s;
+  double launches; /* kernels */
 } PsiRace;
 enum
 {

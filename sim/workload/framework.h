@@ -35,6 +35,7 @@ typedef struct
       megatron; /* Megatron's buffers, vocabulary-parallel loss, fp32 gradients and allocator use; else PyTorch's */
   PsiKernelSet norm, rotary, gate, scores; /* before `compile`, which a key switches on */
   double host_factor;                      /* host time of a kernel, relative to the machine's for its base framework */
+  double host_low, host_high;              /* four of five hosts take between these times that */
   guint flash;                             /* generation of the fused attention kernel: 1, 2, 3 (on Hopper and later) */
   gboolean blocking_sends;                 /* a rank computes on only when its boundary tensor has left */
   gboolean scattered_boundaries;           /* each tp rank sends its 1/tp of a boundary tensor */
