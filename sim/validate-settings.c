@@ -137,6 +137,7 @@ static const struct
 } defaults[] = {
   { "zero-bubble", PSI_KEY_ATTENTION, "math" },       /* Megatron-LM of 2023: unfused without --use-flash-attn */
   { "Megatron-LM fork", PSI_KEY_GRAD_DTYPE, "fp16" }, /* the forks' scripts train in fp16, gradients too */
+  { "Megatron-LM fork", PSI_KEY_TIED, "no" },         /* and with --untie-embeddings-and-output-weights */
 };
 
 static gboolean

@@ -16,7 +16,7 @@ LIMITS = [
     ("megatron-golden", "strict", "memory", 2.0),
     ("simumax-b200", "strict", "memory", 1.5),
     ("zerobubble", "all", "memory", 4.0),
-    ("vocabparallel", "all", "memory", 5.0),
+    ("vocabparallel", "all", "memory", 4.0),
     ("torchtune", "strict", "memory", 8.0),
     ("llmc", "all", "memory", 3.0),
     ("megatron-golden-small", "all", "memory", 4.5),

@@ -6,6 +6,8 @@
  *   under a pipeline (D - 1) 2 N bytes gathered and (D - 1) 4 N scattered a step, however many micro-batches; on each
  *                    rank the gradients of its n elements are whole, 4 n
  *
+ *   at the table     the first rank's last backward op, over embedding of V words: its gradient of 2 V h bytes beside
+ *                    p - 1 micro-batches, if that is more than what p of them take
  *   two buffers      where a rank's outputs stay in theirs, the logits of the micro-batch before, 2 T V
  *
  * N elements of a llama: 2 V h + h + L (2 h q + 2 h k + 3 h f + 2 h), h hidden, q = heads x head_dim, k the same of
@@ -95,7 +97,8 @@ test_offload_layers (void)
 }
 
 /* The vocabulary over p ranks: each holds its blocks and 1 / p of embedding and head; in flight on rank r are
- * min (m, p - r + 2) micro-batches with two barriers, + 1 with one, 1.5 (p - r) + 1 in lockstep; work is even. */
+ * min (m, p - r + 2) micro-batches with two barriers, + 1 with one, 1.5 (p - r) rounded down in lockstep; work is even.
+ */
 static void
 test_vocabulary (void)
 {
@@ -116,7 +119,7 @@ test_vocabulary (void)
       for (guint r = 0; r < p; r++)
         {
           const PsiRankReport *rank = rank_of (plan, r);
-          gint64 in_flight = k == 0 ? p - r + 2 : k == 1 ? p - r + 1 : p - r + (p - r) / 2 + 1;
+          gint64 in_flight = k == 0 ? p - r + 2 : k == 1 ? p - r + 1 : p - r + (p - r) / 2;
           gint64 n = LAYERS / p * BLOCK + 2 * shard + (r == p - 1 ? HIDDEN : 0);
           gint64 kept = in_flight * (LAYERS / p) * block_bytes;
 
@@ -162,6 +165,37 @@ test_stale_logits (void)
     }
 }
 
+/* The first rank of a pipeline holds p micro-batches, or p - 1 and the gradient of the whole table. */
+static void
+test_table_gradient (void)
+{
+#define TABLE                                                                                                          \
+  "model=custom family=llama machine=a100 hidden=512 heads=8 ffn=1536 layers=8 sequence=64 grad_clip=no pp=4 "         \
+  "micro_batches=8 partition=layers framework=%s vocab=%u"
+  static const struct
+  {
+    const char *framework;
+    gboolean made;
+  } rows[] = { { "megatron", TRUE }, { "nanotron", FALSE }, { "pytorch", FALSE } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autoptr (PsiReport) small = run_flags (FALSE, TABLE, rows[i].framework, 512u);
+      g_autoptr (PsiReport) large = run_flags (FALSE, TABLE, rows[i].framework, 512u + 131072u);
+      const PsiRankReport *a = rank_of (plan_of (small), 0), *b = rank_of (plan_of (large), 0);
+      gint64 more = (b->peak_bytes - b->steady_bytes) - (a->peak_bytes - a->steady_bytes);
+
+      /* 134 MB, where a micro-batch takes under 4. */
+      if (rows[i].made)
+        {
+          g_assert_cmpint (more, >, 2 * 131072 * HIDDEN - 4000000);
+          g_assert_cmpint (more, <=, 2 * 131072 * HIDDEN);
+        }
+      else
+        g_assert_cmpint (more, <, 1000000);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -170,6 +204,7 @@ main (int argc, char **argv)
   g_test_add_func ("/closed-forms/fsdp/pipeline", test_fsdp_pipeline);
   g_test_add_func ("/closed-forms/offload/layers", test_offload_layers);
   g_test_add_func ("/closed-forms/loss/stale-logits", test_stale_logits);
+  g_test_add_func ("/closed-forms/embedding/table-gradient", test_table_gradient);
   g_test_add_func ("/closed-forms/vocabulary/over-the-pipeline", test_vocabulary);
   return g_test_run ();
 }

@@ -4,8 +4,8 @@
  *   makespan = (m + p - 1)(F + B), bubble (p - 1) / (m + p - 1) of the total, min(m, p - r) micro-batches in flight
  *
  * With the vocabulary split over the ranks the loss of a micro-batch takes an interval for each barrier, and more
- * micro-batches are in flight: p - r + 2 with two barriers, p - r + 1 with one, 1.5 (p - r) + 1 in lockstep
- * (arXiv 2411.05288, section 5).
+ * micro-batches are in flight: p - r + 2 with two barriers, p - r + 1 with one, 1.5 (p - r) rounded down in
+ * lockstep (arXiv 2411.05288, section 5; sail-sg/VocabularyParallelism, interlaced_schedule.py).
  *
  * Source: Narayanan et al., PipeDream-Flush, arXiv 2006.09503. Equal stages, free transfers. */
 #include "schedule.h"
@@ -23,7 +23,7 @@ warm_up_of (const PsiScheduleShape *shape, guint r)
     case PSI_VOCABULARY_ONE_BARRIER:
       return distance;
     case PSI_VOCABULARY_INTERLACED:
-      return distance + distance / 2;
+      return distance + distance / 2 - 1;
     case PSI_VOCABULARY_ENDS:
     default:
       return distance - 1;

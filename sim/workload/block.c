@@ -385,6 +385,16 @@ psi_block_finish (PsiLower *lower, const PsiBlock *block, PsiLayerKind *kind)
   psi_lower_finish (lower, kind);
 }
 
+gint64
+psi_block_table_gradient_bytes (const PsiLower *lower)
+{
+  const PsiLowering *lowering = lower->lowering;
+
+  if (!lowering->megatron || lowering->adapters.rank > 0 || psi_block_memory (lowering)->autograd_gradient_bytes > 0)
+    return 0;
+  return lower->parameters * lower->element_bytes;
+}
+
 guint
 psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, const PsiBlock *block, gint64 tokens,
                          gint64 vocab, gint64 replicated, gboolean norm)
@@ -413,7 +423,7 @@ psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, const Psi
   kind->output_bytes = stream_bytes;
   kind->input_bytes = tokens * 8;
   kind->forward_workspace_bytes = psi_block_whole_bytes (&lower, block);
-  kind->backward_workspace_bytes = psi_block_whole_bytes (&lower, block);
+  kind->backward_workspace_bytes = psi_block_whole_bytes (&lower, block) + psi_block_table_gradient_bytes (&lower);
   kind->never_recomputed = TRUE;
   psi_lower_finish (&lower, kind);
   return index;
