@@ -28,8 +28,9 @@
  * 1200 TFLOP/s with a standard deviation of 250, those of more than 1 ms at 1080 with 50, and a shape that stands there
  * twice differs from itself by up to a factor of 2.5 (576 x 5120 x 4096); interpolating the residuals between shapes
  * gained half a per cent. Ramp and occupancy of attention: fit by hand to the same tables, and FlashAttention-2 (arXiv
- * 2307.08691, figures 4 and 5, from memory). Unaligned products: 6.5 TFLOP/s on an A100 with head dimension 150
- * (BLOOM's development runs).
+ * 2307.08691, figures 4 and 5, from memory). Unaligned products: 9.8 to 10.2 TFLOP/s on an A100 with head dimension 108,
+ * by what steps of one model on one day take longer with 128 heads than with 96 (BLOOM's development runs, hidden 13824,
+ * micro-batches of 2 and 4, tp 4 and 8); 9.8 to 11 with head dimension 150.
  *
  * Limits: products of fewer than about 64 rows, sparse products. */
 

@@ -119,7 +119,7 @@ static const Key keys[] = {
   { "gpu", "gemm_tile_small", KIND_REAL, GPU (gemm_tile_small), 0.01, 1, "0.5", NULL },
   { "gpu", "gemm_tail", KIND_REAL, GPU (gemm_tail), 0, 1, "0.65", NULL },
   { "gpu", "gemm_exposed_sum", KIND_REAL, GPU (gemm_exposed_sum), 0, 1, "0.75", NULL },
-  { "gpu", "gemm_unaligned", KIND_REAL, GPU (gemm_unaligned), 0.001, 16, "0.33", NULL },
+  { "gpu", "gemm_unaligned", KIND_REAL, GPU (gemm_unaligned), 0.001, 16, "0.52", NULL },
   { "gpu", "training_clock", KIND_REAL, GPU (training_clock), 0.1, 1, "1", NULL },
   { "gpu", "band_low", KIND_REAL, NODE (band_low), 0, 1, "0", NULL },
   { "gpu", "band_high", KIND_REAL, NODE (band_high), 0, 10, "0", NULL },
