@@ -59,12 +59,13 @@ set (PsiSettings *settings, PsiKeyId key, const char *text, GError **error)
   return psi_settings_set (settings, key, text, psi_keys[key].name, error);
 }
 
-/* The notes may say which kernels a framework ran. */
+/* The notes may say which kernels a framework ran, the name of the source whose fork of it. */
 static gboolean
-set_framework (PsiSettings *settings, const char *text, const char *notes, GPtrArray *assumptions, GError **error)
+set_framework (PsiSettings *settings, const char *text, const char *source, const char *notes, GPtrArray *assumptions,
+               GError **error)
 {
-  g_autofree char *both = g_strconcat (text, " ", notes, NULL);
-  const PsiFramework *framework = psi_framework_guess (both);
+  g_autofree char *all = g_strjoin (" ", text, *text != '\0' ? source : "", notes, NULL);
+  const PsiFramework *framework = psi_framework_guess (all);
 
   if (psi_settings_has (settings, PSI_KEY_FRAMEWORK))
     return TRUE;
@@ -224,7 +225,8 @@ psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtr
   if (psi_settings_has (settings, PSI_KEY_EXPERTS) && !set (settings, PSI_KEY_FAMILY, "moe", error))
     return NULL;
   if (!set_notes (settings, notes, error) || !set_uneven_stages (settings, notes, error) ||
-      !set_framework (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), notes, assumptions, error) ||
+      !set_framework (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK),
+                      psi_run_cell (table, run, PSI_RUN_SOURCE), notes, assumptions, error) ||
       !set_defaults (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), assumptions, error))
     return NULL;
   for (guint i = 0; i < G_N_ELEMENTS (named_when_empty); i++)

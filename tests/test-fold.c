@@ -57,7 +57,7 @@ static const struct
   { "model=gpt2 machine=a100 plan=accumulate micro_batches=16", 5 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16", 4 },
   { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 recompute=full grad_clip=no", 4 },
-  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 recompute=selective framework=megatron", 4 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 recompute=selective framework=megatron-2021", 4 },
   { "model=llama-2-7b machine=a100 gpus=32 tp=8 pp=4 vpp=2 micro_batches=16 schedule=interleaved", 4 },
   { "model=llama-2-7b machine=h100 gpus=32 tp=8 pp=4 micro_batches=16 schedule=zb-h1 sequence_parallel=yes", 4 },
   { "model=mixtral-8x7b machine=h100 gpus=32 dp=8 ep=8 pp=4 micro_batches=16", 5 },

@@ -28,7 +28,10 @@ test_guess (void)
   {
     const char *text, *name;
   } cases[] = { { "Megatron-DeepSpeed", "megatron-deepspeed" },
-                { "Megatron-LM 2021-05", "megatron" },
+                { "Megatron-DeepSpeed bigscience-a100 tied embeddings", "bigscience" },
+                { "Megatron-LM", "megatron" },
+                { "Megatron-LM 2021-05", "megatron-2021" },
+                { "DeepSpeed ZeRO-3 (+Megatron-LM model) Megatron-LM 2021 defaults", "megatron-deepspeed" },
                 { "Megatron-Bridge / Megatron-Core", "megatron-bridge" },
                 { "megatron-core (dev container)", "megatron-core" },
                 { "Aleph Alpha internal (Megatron-like)", "megatron-eager" },

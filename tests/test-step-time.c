@@ -81,6 +81,47 @@ test_slices (void)
   g_assert_cmpfloat (ranks_ps, <, 6 * 11 * 8 * 1.5 * 9e6);
 }
 
+/* Time of a further layer and micro-batch. */
+static double
+layer_s (const char *flags)
+{
+  double sums[2];
+
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autofree char *few = g_strdup_printf ("%s layers=%u micro_batches=2", flags, i == 0 ? 4 : 8);
+      g_autofree char *many = g_strdup_printf ("%s layers=%u micro_batches=4", flags, i == 0 ? 4 : 8);
+
+      sums[i] = step_s (many) - step_s (few);
+    }
+  return (sums[1] - sums[0]) / (4 * 2);
+}
+
+/* Where the host awaits each kernel, what it takes to issue them is added to the time of the GPU: as long for a layer
+ * of long kernels as a layer of short ones takes that only waits for the host. */
+static void
+test_awaited_kernels (void)
+{
+#define WIDE "model=gpt2 machine=a100 hidden=8192 heads=64 ffn=32768 micro_batch=4 sequence=1024 "
+  double host_s = layer_s (TINY "framework=megatron-deepspeed"),
+         ahead_s = layer_s (WIDE "framework=megatron-deepspeed"), awaited_s = layer_s (WIDE "framework=bigscience");
+
+  g_assert_cmpfloat (ahead_s, >, 2 * host_s);
+  g_assert_cmpfloat_with_epsilon (awaited_s - ahead_s, host_s, 0.001 * host_s);
+}
+
+/* DeepSpeed adds an fp32 copy of each bf16 gradient: 18 bytes of a parameter and micro-batch instead of the 6 of a
+ * gradient in bf16, and one kernel more for each of four matrices. */
+static void
+test_copied_sums (void)
+{
+  double wide_s = layer_s (WIDE "framework=megatron-deepspeed"),
+         narrow_s = layer_s (WIDE "framework=megatron-deepspeed grad_dtype=bf16");
+  double expected_s = 12 * 12.0 * 8192 * 8192 / (0.8 * 2039e9) + 4 * 3e-6;
+
+  g_assert_cmpfloat_with_epsilon (wide_s - narrow_s, expected_s, 0.001 * expected_s);
+}
+
 /* Each expert is a kernel of its own for the host: forward and twice backward, two products each. A slow framework
  * calls for all of them at once. */
 static void
@@ -226,14 +267,30 @@ static void
 test_tensor_overlap (void)
 {
   const gint64 gather = 7 * (gint64) (2 * 4096) * 4096 * 2;
-  double waits_s = step_s (TENSOR "framework=megatron"), beside_s = step_s (TENSOR "framework=megatron-core");
+  double waits_s = step_s (TENSOR "framework=megatron-2021"), beside_s = step_s (TENSOR "framework=megatron");
 
-  g_assert_cmpint (tensor_bytes (TENSOR "framework=megatron"), ==, tensor_bytes (TENSOR "framework=megatron-core"));
+  g_assert_cmpint (tensor_bytes (TENSOR "framework=megatron-2021"), ==, tensor_bytes (TENSOR "framework=megatron"));
   g_assert_cmpfloat (beside_s, <, 0.97 * waits_s);
   g_assert_cmpfloat (beside_s, >, 0.8 * waits_s);
   g_assert_cmpint (tensor_bytes (TENSOR "framework=megatron sequence_parallel=yes") -
                        tensor_bytes (TENSOR "framework=megatron-deepspeed sequence_parallel=yes"),
                    ==, 3 * (2 * 32 + 1) * gather);
+}
+
+/* Boundary tensors that travel in shares are gathered where they arrive, 7 S each: once forward and once backward for
+ * each of 3 micro-batches, under DeepSpeed twice backward, and not where they travel whole or shares are what layers
+ * work on. */
+static void
+test_whole_boundaries (void)
+{
+#define STAGES TENSOR "pp=2 "
+  const gint64 gather = 7 * (gint64) (2 * 4096) * 4096 * 2;
+  gint64 whole = tensor_bytes (STAGES "framework=megatron-core");
+
+  g_assert_cmpint (tensor_bytes (STAGES "framework=megatron") - whole, ==, 2 * 3 * gather);
+  g_assert_cmpint (tensor_bytes (STAGES "framework=megatron-deepspeed") - whole, ==, 3 * 3 * gather);
+  g_assert_cmpint (tensor_bytes (STAGES "framework=megatron sequence_parallel=yes"), ==,
+                   tensor_bytes (STAGES "framework=megatron-core sequence_parallel=yes"));
 }
 
 /* Products in pieces hide what gathers and scattered sums are left: the same bytes, less time, but never less than the
@@ -338,6 +395,8 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/step-time/host", test_host);
   g_test_add_func ("/plan/step-time/checks", test_checks);
   g_test_add_func ("/plan/step-time/slices", test_slices);
+  g_test_add_func ("/plan/step-time/awaited-kernels", test_awaited_kernels);
+  g_test_add_func ("/plan/step-time/copied-sums", test_copied_sums);
   g_test_add_func ("/plan/step-time/experts", test_experts);
   g_test_add_func ("/plan/step-time/attention", test_attention);
   g_test_add_func ("/plan/step-time/published", test_published);
@@ -346,6 +405,7 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/step-time/whole-sums", test_whole_sums);
   g_test_add_func ("/plan/step-time/tied", test_tied);
   g_test_add_func ("/plan/step-time/tensor-overlap", test_tensor_overlap);
+  g_test_add_func ("/plan/step-time/whole-boundaries", test_whole_boundaries);
   g_test_add_func ("/plan/step-time/pieces", test_pieces);
   g_test_add_func ("/plan/step-time/shared-gpu", test_shared_gpu);
   g_test_add_func ("/plan/step-time/band", test_band);

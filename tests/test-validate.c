@@ -165,6 +165,19 @@ test_settings (void)
       g_assert_false (psi_settings_has (own, PSI_KEY_NETWORK));
     }
 
+  /* The source says whose fork of a framework it is, if there is a framework at all. */
+  g_autoptr (PsiRunTable) forks =
+      load ("id,source,model,machine,framework\nR1,bigscience-a100,gpt2,a100,Megatron-DeepSpeed\n"
+            "R2,vtrain,gpt2,a100,Megatron-DeepSpeed\nR3,bigscience-a100,gpt2,a100,\n",
+            NULL);
+  const char *const fork_names[] = { "bigscience", "megatron-deepspeed", "pytorch" };
+  for (guint i = 0; i < 3; i++)
+    {
+      g_autoptr (PsiSettings) fork = psi_validate_settings (forks, forks->runs->pdata[i], assumptions, &error);
+      g_assert_no_error (error);
+      g_assert_cmpstr (psi_settings_text (fork, PSI_KEY_FRAMEWORK), ==, fork_names[i]);
+    }
+
   /* A name stands for the dimensions where there are none. */
   g_autoptr (PsiRunTable) named = load ("id,model,machine,plan\nR1,gpt2-xl,a100,dp\n", NULL);
   g_autoptr (PsiSettings) preset = psi_validate_settings (named, named->runs->pdata[0], assumptions, &error);

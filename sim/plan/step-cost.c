@@ -5,10 +5,11 @@
  *
  * The host runs ahead of the GPU: it issues kernels one after another at the pace of its framework, and only over a
  * whole pass of a layer does the slower of the two decide (small models become launch-bound). What the GPU waits for
- * its host is spread over the pass by calls. A collective costs the host COLLECTIVE_CALLS kernels: output tensor, work
- * object, two events and two waits between streams (ProcessGroupNCCL), about 60 us, in every framework the same, and
- * what checks of it cost (step-host.c). Kernel times come from hwmodel, those of matrix products and attention at the
- * clock of a GPU in training. Kernels of FIXED time launch nothing.
+ * its host is spread over the pass by calls; where the host awaits each kernel (CUDA_LAUNCH_BLOCKING=1) both add up. A
+ * collective costs the host COLLECTIVE_CALLS kernels: output tensor, work object, two events and two waits between
+ * streams (ProcessGroupNCCL), about 60 us, in every framework the same, and what checks of it cost (step-host.c).
+ * Kernel times come from hwmodel, those of matrix products and attention at the clock of a GPU in training. Kernels of
+ * FIXED time launch nothing.
  *
  *   work W beside a collective of time C:   W' = min (W / (1 - s), W + s C)
  *
@@ -177,7 +178,9 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
         race.launches += stretch.work.launches;
         g_array_append_val (stretches, stretch);
       }
-  double late = race.host_s > race.busy_s ? (race.host_s - race.busy_s) / race.host_s : 0;
+  double late = plan->framework->awaits_kernels ? 1
+                : race.host_s > race.busy_s     ? (race.host_s - race.busy_s) / race.host_s
+                                                : 0;
   guint w = 0;
   double moved_s = 0; /* from the beginning of a stretch to beside the collective before it; negative: to it */
   for (guint pass = first; pass <= last; pass++)
@@ -215,7 +218,8 @@ cost_kind (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, co
   cost->races[PSI_RACE_BACKWARD] =
       cost_passes (cost, plan, machine, kind, PSI_PASS_BACKWARD_INPUT, PSI_PASS_BACKWARD_WEIGHT);
   Work again = work_of (plan, machine, kind, kind->selective_first, kind->selective_n, NULL);
-  cost->selective_ps = psi_time_from_s (MAX (again.gpu_s, again.host_s));
+  cost->selective_ps =
+      psi_time_from_s (plan->framework->awaits_kernels ? again.gpu_s + again.host_s : MAX (again.gpu_s, again.host_s));
 }
 
 PsiShapeCost *

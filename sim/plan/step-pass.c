@@ -395,6 +395,8 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       PsiOps ops = PSI_NO_OPS;
       PsiTime pending_ps = 0;
 
+      if (l == first_layer && part > 0)
+        psi_step_make_whole (step, rank, token, PSI_TAG_FORWARD, l - 1, &ops);
       psi_step_add_pieces (step, rank, cost->pieces[PSI_PASS_FORWARD], PSI_TAG_FORWARD, token, part, FALSE, &pending_ps,
                            &ops);
       pending_ps += psi_step_offload_layer_ps (step, kind, l, kept, cost->pass_ps[PSI_PASS_FORWARD]);
@@ -456,9 +458,11 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       PsiTime pending_ps = 0, work_ps = (input_half ? cost->pass_ps[PSI_PASS_BACKWARD_INPUT] : 0) +
                                         (weight_half ? cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT] : 0);
 
+      PsiOps again_ops = PSI_NO_OPS;
+      if (input_half && l == first_layer + n_layers && part + 1 < step->partition.n_parts)
+        psi_step_make_whole (step, rank, token, PSI_TAG_BACKWARD, layer, recomputes ? &again_ops : &ops);
       if (recomputes && input_half)
         {
-          PsiOps again_ops = PSI_NO_OPS;
           PsiTime again_ps = plan->recompute == PSI_RECOMPUTE_SELECTIVE ? cost->selective_ps : 0;
 
           if (plan->recompute == PSI_RECOMPUTE_FULL)

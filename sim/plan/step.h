@@ -11,6 +11,7 @@
  *   step-links.c      links that GPUs share
  *   step-pieces.c     work of a layer and collectives between and beside it
  *   step-token.c      one token after another, those that overlap, gates
+ *   step-boundary.c   boundary tensors that travel in shares
  *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
  *   step-fold.c       equal tokens as one op each
  *   step-gather.c     sharded parameters for a pass
@@ -374,6 +375,11 @@ PsiTime psi_step_shared_ps (PsiStep *step, PsiStepRank *rank, guint layer, PsiOp
 void psi_step_token (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 /* Gates that reach back into the step before, once all tokens are there. */
 void psi_step_close_gates (PsiStepRank *rank);
+
+/* step-boundary.c */
+/* Before the first op of a token: gather what it receives, the output of layer `producer` or the gradient of that. */
+void psi_step_make_whole (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint tag, guint producer,
+                          PsiOps *ops);
 
 /* step-pass.c */
 /* The rank that works on a part for a micro-batch, in the replica of `like`. */

@@ -8,17 +8,25 @@
  *   megatron          Megatron-LM and Megatron Core: fused norm, rotary, gate; batch_isend_irecv is waited for between
  *                     two passes (p2p_communication.py); scatter_gather_tensors_in_pipeline; no gradient overlap unless
  *                     asked for
+ *   megatron-2021     the same before LinearWithGradAccumulationAndAsyncAllreduce: sums of September 2021 beside
+ *                     products, of February 2022 in them (83b1e42f30); shares of boundaries gathered into a list
  *   megatron-core     Megatron-Bridge, NeMo and releases from 2025: Transformer Engine's cuDNN attention (a class with
- *                     FlashAttention-3 on Hopper and later), sends beside compute (overlap_p2p_comm), gradients too
+ *                     FlashAttention-3 on Hopper and later), sends beside compute (overlap_p2p_comm), gradients too;
+ *                     boundaries travel whole unless the sequence is sharded
  *   megatron-deepspeed  Megatron-LM's kernels under DeepSpeed's engine; the tensors of its pipeline are partitioned
- *                     over tp (pipe_partitioned). Host time: 3.2 of Megatron's 12 us a kernel, see below
+ *                     over tp (pipe_partitioned), see step-boundary.c. Host time: 3.2 of Megatron's 12 us a kernel, see
+ *                     below
+ *   bigscience        the fork bigscience-workshop/Megatron-DeepSpeed as BLOOM was trained: CUDA_LAUNCH_BLOCKING=1,
+ *                     without which it hung from 320 GPUs on (tr11-176B-ml.slurm, chronicles-prequel.md;
+ *                     80 GPUs took 6.8 % longer with it, by psisim 7.9 %)
  *   nanotron          fused norm and rotary kernels of flash-attn, gate as PyTorch operators; receives announce shape
  *                     and type first and are waited for. Its launchers for several nodes set
- *                     TORCH_DISTRIBUTED_DEBUG=DETAIL (examples/mamba/run_multinode.sh, slurm_launcher.py of March
- * 2025), those of its published sweep of tensor-parallel pipelines must have: their steps take that long, those of
- * plans without a pipeline or on one node do not megatron-eager    Megatron's layout with PyTorch's own norm, rotary
- * embedding and gate (Aleph-Alpha/scaling): gate and up are two column-parallel modules, each of which sums its input's
- * gradient over the tensor-parallel group, unless the sequence is sharded (column_parallel_linear.py, mlp.py)
+ *                     TORCH_DISTRIBUTED_DEBUG=DETAIL (examples/mamba/run_multinode.sh, slurm_launcher.py of 2025);
+ *                     those of its published sweep of tensor-parallel pipelines must have: their steps take that long,
+ *                     those of plans without a pipeline, or on one node, do not
+ *   megatron-eager    Megatron's layout with PyTorch's own norm, rotary embedding and gate (Aleph-Alpha/scaling): gate
+ *                     and up are two column-parallel modules, each of which sums its input's gradient over the
+ *                     tensor-parallel group, unless the sequence is sharded (column_parallel_linear.py, mlp.py)
  *   megatron-eager-rms  the same with flash-attn's fused RMS norm
  *
  *   megatron-bridge   megatron-core with tp_comm_overlap wherever tp > 1 (scripts/performance/utils/overrides.py):
@@ -27,20 +35,21 @@
  *   torchtitan-async-tp  torchtitan with --experimental.enable_async_tensor_parallel: the same by PyTorch's symmetric
  *                     memory; needs compile
  *
- *   oneflow           OneFlow-Benchmark's GPT of 2021 (oneflow_gpt/config.py, training.py): softmax with scale, mask
- * and dropout, bias with gelu, bias with dropout and sums are fused, logits and embedding are split as Megatron's; the
- * graph is compiled once and kernels are launched by the C++ runtime (host time as llm.c's); 16-bit logits,
- * probabilities and their gradient: 6 bytes of a logit
+ *   oneflow           OneFlow-Benchmark's GPT of 2021 (oneflow_gpt/config.py, training.py): softmax with scale, mask and
+ *                     dropout, bias with gelu, bias with dropout and sums are fused, logits and embedding are split as
+ *                     Megatron's; the graph is compiled once and kernels are launched by the C++ runtime (host time as
+ *                     llm.c's); 16-bit logits, probabilities and their gradient: 6 bytes of a logit
  *
- * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, whose optimizer
- * for bf16 adds into fp32 in hooks, with nanotron's and PyTorch's operators every weight gradient is written, read and
- * added again.
+ * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, with nanotron's
+ * and PyTorch's operators every weight gradient is written, read and added again. DeepSpeed's optimizer for bf16 copies
+ * it to fp32 first (BF16_Optimizer.update_hp_grads: hp_grad.add_ (lp.grad.to (fp32))).
  *
  * Tensor parallelism: in the backward of a product split by columns Megatron starts the sum (with sequence parallelism
  * the scattered sum) of the input's gradient and makes the weight gradient meanwhile, and gathers the sharded input
  * again beside the input's gradient (LinearWithGradAccumulationAndAsyncCommunication, with
- * CUDA_DEVICE_MAX_CONNECTIONS = 1); it came with sequence parallelism in 2022, forks of 2021 wait. nanotron does so in
- * its mode REDUCE_SCATTER (_ColumnLinearAsyncCommunication). Eager layouts and DTensor wait for each collective.
+ * CUDA_DEVICE_MAX_CONNECTIONS = 1); the sum since September 2021, with sequence parallelism since 2022; forks of 2021
+ * wait. nanotron does so in its mode REDUCE_SCATTER (_ColumnLinearAsyncCommunication). Eager layouts and DTensor wait
+ * for each collective.
  *
  * DeepSpeed's pipeline engine hands the fp32 gradients of BF16_Optimizer to buffered_allreduce_fallback: with ZeRO-1
  * they are all-reduced, not scattered (_bf16_reduce_grads in runtime/pipe/engine.py).
@@ -75,19 +84,24 @@
 
 const PsiFramework psi_frameworks[] = {
   /* clang-format off */
+  { .name = "bigscience", .words = "bigscience", .memory = "megatron-deepspeed",
+    .summary = "BigScience's fork of Megatron-DeepSpeed as BLOOM was trained, kernel by kernel",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (3.2, MEASURED), .flash = 2, .blocking_sends = TRUE,
+    .scattered_boundaries = TRUE, .gather_copies = 5, .gathers_outputs = TRUE, .copied_sums = TRUE,
+    .whole_sums = TRUE, .awaits_kernels = TRUE },
   { .name = "megatron-deepspeed", .words = "Megatron-DeepSpeed|DeepSpeed",
     .summary = "Megatron-LM's model under DeepSpeed's engine",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (3.2, MEASURED), .flash = 2, .blocking_sends = TRUE,
-    .scattered_boundaries = TRUE, .whole_sums = TRUE },
+    .scattered_boundaries = TRUE, .gather_copies = 5, .gathers_outputs = TRUE, .copied_sums = TRUE,
+    .whole_sums = TRUE },
   { .name = "megatron-bridge", .words = "Megatron-Bridge",
     .summary = "Megatron-Bridge's performance recipes: Megatron Core, gradients summed in bf16",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (1, ASSUMED), .flash = 3,
-    .scattered_boundaries = TRUE, .overlap_grads = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_PIECES,
-    .fits_by_recipe = TRUE },
+    .overlap_grads = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_PIECES, .fits_by_recipe = TRUE },
   { .name = "megatron-core", .words = "NeMo|TE 2.|megatron-core",
     .summary = "Megatron Core with Transformer Engine, 2025: NeMo",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (7, VARIES), .flash = 3,
-    .scattered_boundaries = TRUE, .overlap_grads = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
+    .overlap_grads = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
   { .name = "megatron-eager-rms", .words = "+ RMS kernel",
     .summary = "Megatron's layout, PyTorch's operators, fused RMS norm", .memory = "megatron-eager",
     .megatron = TRUE, KERNELS (FUSED, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .blocking_sends = TRUE,
@@ -99,11 +113,16 @@ const PsiFramework psi_frameworks[] = {
   { .name = "nanotron", .words = "nanotron",
     .summary = "nanotron of Hugging Face",
     .megatron = TRUE, KERNELS (FUSED, FUSED, EAGER, FUSED), HOST (3.5, MEASURED), .flash = 2, .blocking_sends = TRUE,
-    .tensors = 6, .matrices = 4, .cut_past_share = TRUE, .tensor_overlap = PSI_TENSOR_SHARDED, .checks_over_nodes = TRUE, .overlap_grads = FALSE },
+    .tensors = 6, .matrices = 4, .cut_past_share = TRUE, .tensor_overlap = PSI_TENSOR_SHARDED,
+    .checks_over_nodes = TRUE },
+  { .name = "megatron-2021", .words = "Megatron-LM 2021", .memory = "megatron",
+    .summary = "Megatron-LM before September 2021: no sum inside a product or beside one",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (1, ASSUMED), .flash = 2, .blocking_sends = TRUE,
+    .scattered_boundaries = TRUE, .gather_copies = 2 },
   { .name = "megatron", .words = "Megatron|megatron",
     .summary = "Megatron-LM",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (1, ASSUMED), .flash = 2, .blocking_sends = TRUE,
-    .scattered_boundaries = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_SHARDED },
+    .scattered_boundaries = TRUE, .fused_sums = TRUE, .tensor_overlap = PSI_TENSOR_OVERLAPS },
   { .name = "torchtitan-async-tp", .words = "AsyncTP|async TP",
     .summary = "torchtitan with asynchronous tensor parallelism", .memory = "torchtitan-2024",
     KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE,

@@ -38,16 +38,20 @@ typedef struct
   double host_low, host_high;              /* four of five hosts take between these times that */
   guint flash;                             /* generation of the fused attention kernel: 1, 2, 3 (on Hopper and later) */
   gboolean blocking_sends;                 /* a rank computes on only when its boundary tensor has left */
-  gboolean scattered_boundaries;           /* each tp rank sends its 1/tp of a boundary tensor */
-  gboolean overlap_grads;                  /* default of the key */
+  gboolean scattered_boundaries; /* each tp rank sends its 1/tp of a boundary tensor, which is gathered there */
+  double gather_copies;          /* bytes moved on the way of each byte that is gathered so */
+  gboolean gathers_outputs;      /* the part's own output too, for its backward */
+  gboolean overlap_grads;        /* default of the key */
   guint tensors, matrices; /* of a layer, where the host cuts each into slices for ZeRO-1; 0: flat buffers */
-  gboolean fused_sums;     /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
+  gboolean fused_sums;  /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
+  gboolean copied_sums; /* where the gradient is wider than 16 bits, that kernel adds a copy in the wider format */
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
   PsiTensorOverlap tensor_overlap;
   gboolean whole_sums;        /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
   gboolean sums_each_product; /* gate and up sum the gradient of their common input over tp one after the other */
   gboolean checks_over_nodes; /* default of the key collective_checks for tensor-parallel pipelines over nodes */
+  gboolean awaits_kernels;    /* its host issues a kernel only when the one before it is over */
   gboolean fits_by_recipe;    /* its recipes recompute or offload where the activations of a model would not fit */
 } PsiFramework;
 

@@ -3,7 +3,7 @@
  *
  *   product      rows x in by in x out: 2 rows in out FLOPs; its backward is one product for the input and one for the
  *                weight. Bytes: both operands and the result; the weight half also adds into the gradient, in fp32 in
- *                the product itself (Megatron) or by a kernel of its own (PyTorch).
+ *                the product itself (Megatron) or by a kernel of its own (PyTorch), after a copy to fp32 (DeepSpeed).
  *   attention    fused: one kernel (x 2.5 FLOPs backward), half of the scores when causal. Math: two batched products
  *                and the passes over the b a s s scores.
  *   elementwise  bytes = elements (transfers * width + mask bytes), see costs[].
@@ -183,8 +183,11 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
 
   weight.launches = launches;
   step_add (step, PSI_PASS_BACKWARD_WEIGHT, weight);
+  /* The copy is written and read again. */
+  gboolean copied = framework != NULL && framework->copied_sums && sum_bytes > width;
+  double sum_traffic = width + (copied ? 4.0 : 2.0) * sum_bytes;
   step_add (step, PSI_PASS_BACKWARD_WEIGHT,
-            memory_kernel (lower, fused ? 0.0 : (width + 2.0 * sum_bytes) * weights, 1));
+            memory_kernel (lower, fused ? 0.0 : sum_traffic * weights, copied ? 2 : 1));
 }
 
 static void
