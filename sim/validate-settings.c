@@ -96,6 +96,7 @@ static const struct
   { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
   { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
   { "EFA ", PSI_KEY_NETWORK, "efa" },
+  { "Omni-Path", PSI_KEY_NETWORK, "omnipath" },
 };
 
 /* Can the machine of a row have that network? */

@@ -203,6 +203,24 @@ test_published (void)
     }
 }
 
+/* Omni-Path of Jean Zay: of four adapters NCCL's ring over 4 nodes of 8 A100 used one, 40.5 Gb/s of its 100; a node of
+ * which a single adapter is left makes psisim's ring do the same. */
+static void
+test_omnipath (void)
+{
+  g_autoptr (PsiMachine) machine = psi_machine_load ("a100", NULL);
+  const PsiGroupShape shape = { .n_ranks = 32, .ranks_per_node = 8, .n_nodes = 4, .nic_sharers = 8 };
+  PsiCollectiveCost cost;
+
+  g_assert_true (psi_machine_choose_network (machine, "omnipath", NULL));
+  g_assert_cmpuint (machine->inter.nics_per_node, ==, 4);
+  machine->inter.nics_per_node = 1;
+  g_assert_true (psi_collective_cost_by (machine, "ring", PSI_COLLECTIVE_ALL_REDUCE, G_GINT64_CONSTANT (4000000000),
+                                         &shape, &cost));
+  double busbw = 2 * 31 / 32.0 * 4e9 / psi_time_to_s (psi_collective_time_ps (&cost));
+  g_assert_cmpfloat_with_epsilon (busbw / 1e9, 40.5 / 8, 0.02 * 40.5 / 8);
+}
+
 /* All-reduce tables of two nodes on AWS (aws-samples/awsome-distributed-training): p4de with four adapters of 100 Gb/s
  * a node, p5. A tree sends the buffer once over the border of a node, a ring nearly twice. */
 static void
@@ -336,6 +354,7 @@ main (int argc, char **argv)
   g_test_add_func ("/hwmodel/collective/network", test_network);
   g_test_add_func ("/hwmodel/collective/published", test_published);
   g_test_add_func ("/hwmodel/collective/efa", test_efa);
+  g_test_add_func ("/hwmodel/collective/omnipath", test_omnipath);
   g_test_add_func ("/hwmodel/collective/monotone", test_monotone);
   g_test_add_func ("/hwmodel/collective/bounds", test_bounds);
   g_test_add_func ("/hwmodel/collective/names", test_names);

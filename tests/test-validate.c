@@ -154,10 +154,12 @@ test_settings (void)
   /* Notes name a network; a machine that has none such keeps its own. */
   g_autoptr (PsiRunTable) clouds =
       load ("id,model,machine,notes\nR1,gpt2,h100-sxm-80,EFA rate 3200 Gb/s\nR2,gpt2,b200-sxm,EFA rate 3200 Gb/s\n"
-            "R3,gpt2,h100-sxm-80,MP mode DEFAULT\n",
+            "R3,gpt2,h100-sxm-80,MP mode DEFAULT\nR4,gpt2,a100-sxm-80,4 x 100 Gb/s Omni-Path per node\n",
             NULL);
   g_autoptr (PsiSettings) efa = psi_validate_settings (clouds, clouds->runs->pdata[0], assumptions, &error);
   g_assert_cmpstr (psi_settings_text (efa, PSI_KEY_NETWORK), ==, "efa");
+  g_autoptr (PsiSettings) omnipath = psi_validate_settings (clouds, clouds->runs->pdata[3], assumptions, &error);
+  g_assert_cmpstr (psi_settings_text (omnipath, PSI_KEY_NETWORK), ==, "omnipath");
   for (guint i = 1; i < 3; i++)
     {
       g_autoptr (PsiSettings) own = psi_validate_settings (clouds, clouds->runs->pdata[i], assumptions, &error);
