@@ -83,7 +83,7 @@ test_slices (void)
 
 /* Time of a further layer and micro-batch. */
 static double
-layer_s (const char *flags)
+pass_s (const char *flags)
 {
   double sums[2];
 
@@ -103,8 +103,8 @@ static void
 test_awaited_kernels (void)
 {
 #define WIDE "model=gpt2 machine=a100 hidden=8192 heads=64 ffn=32768 micro_batch=4 sequence=1024 "
-  double host_s = layer_s (TINY "framework=megatron-deepspeed"),
-         ahead_s = layer_s (WIDE "framework=megatron-deepspeed"), awaited_s = layer_s (WIDE "framework=bigscience");
+  double host_s = pass_s (TINY "framework=megatron-deepspeed"), ahead_s = pass_s (WIDE "framework=megatron-deepspeed"),
+         awaited_s = pass_s (WIDE "framework=bigscience");
 
   g_assert_cmpfloat (ahead_s, >, 2 * host_s);
   g_assert_cmpfloat_with_epsilon (awaited_s - ahead_s, host_s, 0.001 * host_s);
@@ -115,8 +115,8 @@ test_awaited_kernels (void)
 static void
 test_copied_sums (void)
 {
-  double wide_s = layer_s (WIDE "framework=megatron-deepspeed"),
-         narrow_s = layer_s (WIDE "framework=megatron-deepspeed grad_dtype=bf16");
+  double wide_s = pass_s (WIDE "framework=megatron-deepspeed"),
+         narrow_s = pass_s (WIDE "framework=megatron-deepspeed grad_dtype=bf16");
   double expected_s = 12 * 12.0 * 8192 * 8192 / (0.8 * 2039e9) + 4 * 3e-6;
 
   g_assert_cmpfloat_with_epsilon (wide_s - narrow_s, expected_s, 0.001 * expected_s);
@@ -210,6 +210,24 @@ test_blocking (void)
 
   g_assert_cmpfloat (waits_s - not_s, >, 16 * tensor_s);
   g_assert_cmpfloat (waits_s - not_s, <, 16 * 6 * tensor_s);
+}
+
+/* Two ranks on a link so slow that nothing else counts: activation and gradient of a micro-batch cross on it under
+ * Megatron and follow each other under DeepSpeed. */
+static void
+test_serial_messages (void)
+{
+#define SLOW "model=gpt2 machine=a100 gpus_per_node=1 internode=1MB/s pp=2 tied=no sequence=512 schedule=1f1b "
+  const char *const frameworks[] = { "megatron", "megatron-deepspeed" };
+  double tensor_s = 512 * 768 * 2 / (1e6 * 0.9);
+
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autofree char *few = g_strdup_printf (SLOW "framework=%s micro_batches=8", frameworks[i]);
+      g_autofree char *many = g_strdup_printf (SLOW "framework=%s micro_batches=16", frameworks[i]);
+
+      g_assert_cmpfloat_with_epsilon ((step_s (many) - step_s (few)) / 8, (i + 1) * tensor_s, 0.05 * tensor_s);
+    }
 }
 
 #define DATA "model=gpt2 machine=a100 dp=4 micro_batches=4"
@@ -401,6 +419,7 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/step-time/attention", test_attention);
   g_test_add_func ("/plan/step-time/published", test_published);
   g_test_add_func ("/plan/step-time/blocking", test_blocking);
+  g_test_add_func ("/plan/step-time/serial-messages", test_serial_messages);
   g_test_add_func ("/plan/step-time/sums", test_sums);
   g_test_add_func ("/plan/step-time/whole-sums", test_whole_sums);
   g_test_add_func ("/plan/step-time/tied", test_tied);

@@ -53,14 +53,6 @@ psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint layer)
   return kept_bytes (step->plan, kind, layer);
 }
 
-static void
-gate_receive (PsiStepRank *rank, PsiOpId op)
-{
-  PsiGate gate = { .op = op, .position = (int) rank->marks->len - 2 };
-
-  g_array_append_val (rank->receives, gate);
-}
-
 /* Frameworks that wait for a boundary tensor to leave do nothing else before; zero-bubble schedules never wait, and
  * several parts a rank only hand on from one to the next: where branches cross cuts, nobody knows a framework that
  * waits. */
@@ -101,7 +93,28 @@ wait_for_sends (PsiStepRank *rank, PsiOpId first)
 {
   for (guint i = 0; i < rank->sends->len; i++)
     psi_program_after (rank->program, first, g_array_index (rank->sends, PsiOpId, i), 0);
-  g_array_set_size (rank->sends, 0);
+}
+
+/* When a receive is posted: as the token before its own begins, or, where messages go one by one, as that ends. Then it
+ * comes after what that token sent; only the gradient that a backward sends leaves after the next forward's input is
+ * there. */
+static void
+gate_receive (const PsiStep *step, PsiStepRank *rank, PsiOpId op, gboolean forward)
+{
+  gboolean serial =
+      step->plan->framework->serial_messages && step->plan->schedule == &psi_schedule_1f1b && waits_for_sends (step);
+  PsiGate gate = { .op = op, .position = (int) rank->marks->len - (serial ? 1 : 2) };
+
+  g_array_append_val (rank->receives, gate);
+  for (guint i = 0; i < rank->sends->len && serial; i++)
+    {
+      PsiOpId sent = g_array_index (rank->sends, PsiOpId, i);
+
+      if (forward && (PSI_OP_STREAM (sent) - PSI_STREAM_BOUNDARY) % 4 == OUT_BACKWARD)
+        psi_program_after (rank->program, sent, op, 0);
+      else
+        psi_program_after (rank->program, op, sent, 0);
+    }
 }
 
 /* Bytes of the boundary tensor from a layer to the parts after it. */
@@ -263,7 +276,7 @@ receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const Psi
   psi_program_skip (rank->program, op,
                     token->shift - shift_of (step, other, PSI_TOKEN_FORWARD, from, token->micro_batch));
   if (!is_taken_early (step, to))
-    gate_receive (rank, op);
+    gate_receive (step, rank, op, TRUE);
   psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
   psi_program_after (rank->program, ops_of (edge, reader)->first, op, 0);
   psi_program_delta (rank->program, ops_of (edge, reader)->first, FALSE, PSI_MEMORY_BOUNDARY, -bytes);
@@ -299,7 +312,7 @@ receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const Ps
   psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
   psi_program_skip (rank->program, op, token->shift - shift_of (step, other, kind, to, token->micro_batch));
   if (!is_taken_early (step, to))
-    gate_receive (rank, op);
+    gate_receive (step, rank, op, FALSE);
   psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
   psi_program_after (rank->program, ops_of (edge, layer)->first, op, 0);
   edge->bytes += keeps_outputs (step) ? 2 * bytes : bytes;
@@ -422,6 +435,7 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   end_layers (step, rank, token, part, &layers, &edge, n_layers);
   wait_for_sends (rank, edge.ops.first);
   visit_edges (step, rank, token, TRUE, receive_forward, &edge);
+  g_array_set_size (rank->sends, 0);
   visit_edges (step, rank, token, FALSE, send_forward, &edge);
   rank->forward_first[index] = edge.ops.first;
   rank->forward_last[index] = edge.ops.last;
@@ -519,9 +533,12 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
     }
   end_layers (step, rank, token, part, &layers, &edge, n_layers);
   wait_for_sends (rank, edge.ops.first);
-  if (input_half)
+  if (!input_half)
+    g_array_set_size (rank->sends, 0);
+  else
     {
       visit_edges (step, rank, token, FALSE, receive_backward, &edge);
+      g_array_set_size (rank->sends, 0);
       psi_program_delta (rank->program, edge.ops.last, TRUE, PSI_MEMORY_BOUNDARY, -edge.bytes);
       visit_edges (step, rank, token, TRUE, send_backward, &edge);
     }

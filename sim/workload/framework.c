@@ -14,8 +14,9 @@
  *                     FlashAttention-3 on Hopper and later), sends beside compute (overlap_p2p_comm), gradients too;
  *                     boundaries travel whole unless the sequence is sharded
  *   megatron-deepspeed  Megatron-LM's kernels under DeepSpeed's engine; the tensors of its pipeline are partitioned
- *                     over tp (pipe_partitioned), see step-boundary.c. Host time: 3.2 of Megatron's 12 us a kernel, see
- *                     below
+ *                     over tp (pipe_partitioned), see step-boundary.c. dist.send and dist.recv one after another, in
+ *                     the order of TrainSchedule (runtime/pipe/schedule.py): RecvActivation, SendGrad, ForwardPass,
+ *                     SendActivation, RecvGrad, BackwardPass. Host time: 3.2 of Megatron's 12 us a kernel, see below
  *   bigscience        the fork bigscience-workshop/Megatron-DeepSpeed as BLOOM was trained: CUDA_LAUNCH_BLOCKING=1,
  *                     without which it hung from 320 GPUs on (tr11-176B-ml.slurm, chronicles-prequel.md;
  *                     80 GPUs took 6.8 % longer with it, by psisim 7.9 %)
@@ -35,10 +36,10 @@
  *   torchtitan-async-tp  torchtitan with --experimental.enable_async_tensor_parallel: the same by PyTorch's symmetric
  *                     memory; needs compile
  *
- *   oneflow           OneFlow-Benchmark's GPT of 2021 (oneflow_gpt/config.py, training.py): softmax with scale, mask and
- *                     dropout, bias with gelu, bias with dropout and sums are fused, logits and embedding are split as
- *                     Megatron's; the graph is compiled once and kernels are launched by the C++ runtime (host time as
- *                     llm.c's); 16-bit logits, probabilities and their gradient: 6 bytes of a logit
+ *   oneflow           OneFlow-Benchmark's GPT of 2021 (oneflow_gpt/config.py, training.py): softmax with scale, mask
+ * and dropout, bias with gelu, bias with dropout and sums are fused, logits and embedding are split as Megatron's; the
+ * graph is compiled once and kernels are launched by the C++ runtime (host time as llm.c's); 16-bit logits,
+ * probabilities and their gradient: 6 bytes of a logit
  *
  * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, with nanotron's
  * and PyTorch's operators every weight gradient is written, read and added again. DeepSpeed's optimizer for bf16 copies
@@ -87,13 +88,13 @@ const PsiFramework psi_frameworks[] = {
   { .name = "bigscience", .words = "bigscience", .memory = "megatron-deepspeed",
     .summary = "BigScience's fork of Megatron-DeepSpeed as BLOOM was trained, kernel by kernel",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (3.2, MEASURED), .flash = 2, .blocking_sends = TRUE,
-    .scattered_boundaries = TRUE, .gather_copies = 5, .gathers_outputs = TRUE, .copied_sums = TRUE,
-    .whole_sums = TRUE, .awaits_kernels = TRUE },
+    .serial_messages = TRUE, .scattered_boundaries = TRUE, .gather_copies = 5, .gathers_outputs = TRUE,
+    .copied_sums = TRUE, .whole_sums = TRUE, .awaits_kernels = TRUE },
   { .name = "megatron-deepspeed", .words = "Megatron-DeepSpeed|DeepSpeed",
     .summary = "Megatron-LM's model under DeepSpeed's engine",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (3.2, MEASURED), .flash = 2, .blocking_sends = TRUE,
-    .scattered_boundaries = TRUE, .gather_copies = 5, .gathers_outputs = TRUE, .copied_sums = TRUE,
-    .whole_sums = TRUE },
+    .serial_messages = TRUE, .scattered_boundaries = TRUE, .gather_copies = 5, .gathers_outputs = TRUE,
+    .copied_sums = TRUE, .whole_sums = TRUE },
   { .name = "megatron-bridge", .words = "Megatron-Bridge",
     .summary = "Megatron-Bridge's performance recipes: Megatron Core, gradients summed in bf16",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (1, ASSUMED), .flash = 3,

@@ -38,6 +38,7 @@ typedef struct
   double host_low, host_high;              /* four of five hosts take between these times that */
   guint flash;                             /* generation of the fused attention kernel: 1, 2, 3 (on Hopper and later) */
   gboolean blocking_sends;                 /* a rank computes on only when its boundary tensor has left */
+  gboolean serial_messages;                /* and not while it receives, which it does not beside work either */
   gboolean scattered_boundaries; /* each tp rank sends its 1/tp of a boundary tensor, which is gathered there */
   double gather_copies;          /* bytes moved on the way of each byte that is gathered so */
   gboolean gathers_outputs;      /* the part's own output too, for its backward */
