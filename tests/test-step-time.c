@@ -392,9 +392,9 @@ test_band_causes (void)
   g_assert_cmpfloat (kernels, <=, 0.0801);
   g_assert_cmpfloat (kernels, >, 0.07);
   g_assert_cmpfloat (above ("model=gpt2 machine=a100 sequence=512 framework=llm.c"), >, 1.1 * kernels);
-  g_assert_cmpfloat (above (TINY " framework=megatron"), >, 0.3);
-  g_assert_cmpfloat (above (TINY " framework=megatron"), <, 0.55);
-  g_assert_cmpfloat (above (TINY " framework=megatron-deepspeed"), <, 0.15);
+  g_assert_cmpfloat (above (TINY "framework=megatron"), >, 0.3);
+  g_assert_cmpfloat (above (TINY "framework=megatron"), <, 0.55);
+  g_assert_cmpfloat (above (TINY "framework=megatron-deepspeed"), <, 0.15);
   double alone = above ("model=llama-2-7b machine=a100 plan=zero-3 gpus=8 micro_batch=1 sequence=256");
   double nodes = above ("model=llama-2-7b machine=a100 plan=zero-3 gpus=8 micro_batch=1 sequence=256 gpus_per_node=1");
 
