@@ -400,7 +400,7 @@ test_band_causes (void)
 
   g_assert_cmpfloat (alone, >, 0.1);
   g_assert_cmpfloat (nodes, >, 1.2 * alone);
-  g_assert_cmpfloat (nodes, <, 0.8 + 0.001);
+  g_assert_cmpfloat (nodes, <, 0.4 + 0.001);
   g_assert_cmpfloat (above ("model=llama-2-7b machine=a100 plan=1f1b pp=4 micro_batches=32 gpus_per_node=1"), >,
                      above ("model=llama-2-7b machine=a100 plan=1f1b pp=4 micro_batches=32") + 0.03);
 }
