@@ -13,7 +13,7 @@
  *               (vTrain's smaller models) come out 9 % shorter than predicted and scatter by as much; those of kernels
  *               of 400 us and more do neither
  *   host        what a slower or faster host changes, kind of layer by kind of layer: max (GPU, factor x host) instead
- *               of max (GPU, host); the framework's row has the factors
+ *               of max (GPU, host), or their sum where the host awaits each kernel; the framework's row has the factors
  *   links       exposed communication in a node, 30 % less to 50 % more: NCCL's constants against nccl-tests, and steps
  *               of tensor-parallel groups; between nodes, 10 % less to 40 % more: networks differ, and few runs say
  *               what else is on theirs
@@ -48,12 +48,18 @@ typedef struct
   Range start_up;              /* of it */
 } Passes;
 
+static double
+pass_s (const PsiFramework *framework, double busy_s, double host_s)
+{
+  return framework->awaits_kernels ? busy_s + host_s : MAX (busy_s, host_s);
+}
+
 static void
 race (const PsiRace *race, const PsiFramework *framework, double times, double *total_s, Passes *passes)
 {
-  *total_s += times * MAX (race->busy_s, race->host_s);
-  passes->fast_host += times * MAX (race->busy_s, framework->host_low * race->host_s);
-  passes->slow_host += times * MAX (race->busy_s, framework->host_high * race->host_s);
+  *total_s += times * pass_s (framework, race->busy_s, race->host_s);
+  passes->fast_host += times * pass_s (framework, race->busy_s, framework->host_low * race->host_s);
+  passes->slow_host += times * pass_s (framework, race->busy_s, framework->host_high * race->host_s);
   if (race->busy_s < race->host_s)
     return;
   passes->by_gpu += times * race->busy_s;

@@ -37,9 +37,9 @@
  *                     memory; needs compile
  *
  *   oneflow           OneFlow-Benchmark's GPT of 2021 (oneflow_gpt/config.py, training.py): softmax with scale, mask
- * and dropout, bias with gelu, bias with dropout and sums are fused, logits and embedding are split as Megatron's; the
- * graph is compiled once and kernels are launched by the C++ runtime (host time as llm.c's); 16-bit logits,
- * probabilities and their gradient: 6 bytes of a logit
+ *                     and dropout, bias with gelu, bias with dropout and sums are fused, logits and embedding are split
+ *                     as Megatron's; the graph is compiled once and kernels are launched by the C++ runtime (host time
+ *                     as llm.c's); 16-bit logits, probabilities and their gradient: 6 bytes of a logit
  *
  * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, with nanotron's
  * and PyTorch's operators every weight gradient is written, read and added again. DeepSpeed's optimizer for bf16 copies

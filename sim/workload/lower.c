@@ -12,8 +12,7 @@
  * residual and scores measured against published steps (fused norm 4/8 B, unfused 40/56; SwiGLU 6/10 and 12/20;
  * residual 7/5; scores 12/12 with dropout; logits about 30, fused 14). Launch counts add up to about 24 forward and
  * 36 backward for a Megatron layer and 40/60 for an eager Llama layer, what hosts are seen to issue.
- * Compiled: complex numbers, by which rotary embeddings are often written, stay single kernels under torch.compile (its
- * own warning). Limits: fp8's kinds of scaling (by row, by block) cost the same. */
+ * Compiled: complex numbers (rotary embeddings) stay single kernels. Limits: fp8's kinds of scaling cost the same. */
 #include "lower-step.h"
 
 #include <math.h>
@@ -183,11 +182,9 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
 
   weight.launches = launches;
   step_add (step, PSI_PASS_BACKWARD_WEIGHT, weight);
-  /* The copy is written and read again. */
-  gboolean copied = framework != NULL && framework->copied_sums && sum_bytes > width;
-  double sum_traffic = width + (copied ? 4.0 : 2.0) * sum_bytes;
-  step_add (step, PSI_PASS_BACKWARD_WEIGHT,
-            memory_kernel (lower, fused ? 0.0 : sum_traffic * weights, copied ? 2 : 1));
+  guint sums = framework != NULL && framework->copied_sums && sum_bytes > width ? 2 : 1; /* kernels that write one */
+  double traffic = fused ? 0.0 : (width + 2.0 * sums * sum_bytes) * weights;
+  step_add (step, PSI_PASS_BACKWARD_WEIGHT, memory_kernel (lower, traffic, sums));
 }
 
 static void
