@@ -10,14 +10,11 @@
 void psi_report_describe (PsiReport *report, const PsiMachine *machine, const PsiModelSource *source,
                           const PsiModel *model);
 
-/* (transfer full); `curves`: keep memory and traffic curves and spans. */
-PsiPlanReport *psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves);
+/* (transfer full); `curves`: keep memory and traffic curves and spans. Error: counts beyond 64 bits. */
+PsiPlanReport *psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, gboolean curves,
+                                     GError **error);
 
 /* The same with step time, throughput, memory and verdict only: no more is needed to choose among many plans. */
-PsiPlanReport *psi_plan_report_fill_fit (const char *name, const PsiStep *step, const PsiRun *run);
-/* Is what is at rest on a rank's GPUs, with the least that activations take, more than they have? Then no run is needed
- * to say so. A PsiStepMisfitFunc. */
-gboolean psi_report_cannot_fit (const PsiStep *step, const PsiStepRank *rank);
-
+PsiPlanReport *psi_plan_report_fill_fit (const char *name, const PsiStep *step, const PsiRun *run, GError **error);
 /* Of several runs with jitter, of which `plan` tells one: the step takes the mean, its parts in proportion. */
 void psi_plan_report_set_trials (PsiPlanReport *plan, const PsiStep *step, const PsiTrials *trials);

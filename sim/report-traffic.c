@@ -13,7 +13,7 @@ add_sent (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, const
   const PsiTransferInfo *info = &g_array_index (step->infos, PsiTransferInfo, op->transfer);
   gint64 bytes = times * psi_report_per_step (run, rank->id, info->sent_bytes);
 
-  by_kind[info->traffic] += bytes * rank->count;
+  by_kind[info->traffic] += bytes;
   if (!info->by_server)
     return bytes;
   *served += bytes;

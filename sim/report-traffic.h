@@ -6,8 +6,8 @@
 #include "report.h"
 #include "step.h"
 
-/* Bytes a GPU of the rank sends in a step; those of all its GPUs are added to by_kind[PSI_N_TRAFFIC]. What the root of
- * a parameter server sends for it goes to *served instead. */
+/* Bytes a GPU of the rank sends in a step, also added to by_kind[PSI_N_TRAFFIC]. What the root of a parameter server
+ * sends for it goes to *served instead. */
 gint64 psi_report_sent_bytes (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, gint64 *by_kind,
                               gint64 *served);
 /* What is on links at once, and the longest chain of messages. `gpus`: [ranks] that each stands for, 0 = counted with

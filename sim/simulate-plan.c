@@ -4,6 +4,7 @@
 
 #include "critical-path.h"
 #include "report-fill.h"
+#include "report-memory.h"
 #include "trials.h"
 
 PsiMachine *
@@ -97,8 +98,10 @@ psi_simulate_plan (const char *name, const PsiSettings *settings, const PsiSimul
     psi_report_describe (report, machine, source, psi_step_model (step));
   if (options->observe != NULL && !options->observe (name, step, run, options->observe_data, error))
     return NULL;
-  PsiPlanReport *filled = options->fit_only ? psi_plan_report_fill_fit (name, step, run)
-                                            : psi_plan_report_fill (name, step, run, options->curves);
+  PsiPlanReport *filled = options->fit_only ? psi_plan_report_fill_fit (name, step, run, error)
+                                            : psi_plan_report_fill (name, step, run, options->curves, error);
+  if (filled == NULL)
+    return NULL;
   if (options->critical_path && (plan->asynchronous || run->paces_ps != NULL))
     g_ptr_array_add (filled->warnings,
                      g_strdup ("no critical path: workers that do not wait for each other have no step in common"));

@@ -80,8 +80,8 @@ psi_trial_new (const PsiLesson *lesson, const char *plan, GError **error)
   trial->run = psi_run (trial->step->world, &options, error);
   if (trial->run == NULL)
     return NULL;
-  trial->report = psi_plan_report_fill (plan, trial->step, trial->run, TRUE);
-  return g_steal_pointer (&trial);
+  trial->report = psi_plan_report_fill (plan, trial->step, trial->run, TRUE, error);
+  return trial->report == NULL ? NULL : g_steal_pointer (&trial);
 }
 
 void

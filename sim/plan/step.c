@@ -8,6 +8,7 @@
 #define MOST_RANKS 1048576
 #define MOST_OPS 6000000       /* of all programs: 300 bytes each */
 #define MOST_RANK_OPS 64000000 /* of all ranks: 80 bytes each */
+#define MOST_NOTES 250000000   /* of all lists, for each layer, part and token: 4 bytes each */
 #define MOST_UNLIKE_GPUS 4096  /* beyond, replicas count as equal even if only some cross nodes; the report says so */
 
 /* One class of ranks for all replicas when they are equal; one for each worker when their batches differ; root and
@@ -138,6 +139,16 @@ begin_program (PsiStep *step, PsiStepRank *rank, GError **error)
   rank->ready = new_ops (n_layers);
   rank->update = new_ops (step->partition.n_parts);
   return TRUE;
+}
+
+/* What begin_program() makes room for, in all programs. */
+static double
+notes_of (const PsiStep *step)
+{
+  double of_one = 2.0 * psi_step_model (step)->layers->len + step->partition.n_parts +
+                  4.0 * (double) psi_token_index (step, step->schedule->n_chunks, 0);
+
+  return of_one * step->schedule->n_ranks;
 }
 
 /* slow_rank or slow_link = 3:1.5,7:2: the factor of every class, NULL if there are none. */
@@ -302,6 +313,13 @@ build_programs (PsiStep *step, const PsiModelSource *source, PsiStepMisfitFunc i
       g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
                    "%u ranks one by one are more than this version can follow (%u)",
                    schedule->n_ranks * step->n_classes, MOST_RANKS);
+      return FALSE;
+    }
+  if (notes_of (step) > MOST_NOTES)
+    {
+      g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
+                   "the plan is too large to follow: %u ranks of a pipeline over %u layers", schedule->n_ranks,
+                   psi_step_model (step)->layers->len);
       return FALSE;
     }
   step->n_ranks = schedule->n_ranks * step->n_classes;
