@@ -28,6 +28,8 @@ psi_simulate_machine (const PsiSettings *settings, GError **error)
       psi_settings_has (settings, PSI_KEY_GPUS_PER_NODE) ? (guint) psi_settings_count (settings, PSI_KEY_GPUS_PER_NODE)
                                                          : 0,
       psi_settings_has (settings, PSI_KEY_INTERNODE) ? psi_settings_real (settings, PSI_KEY_INTERNODE) : 0);
+  if (psi_settings_has (settings, PSI_KEY_CONTEXT) && !machine->ideal)
+    machine->gpu.context_bytes = psi_settings_count (settings, PSI_KEY_CONTEXT);
   return g_steal_pointer (&machine);
 }
 

@@ -8,6 +8,7 @@
  *
  *   at the table     the first rank's last backward op, over embedding of V words: its gradient of 2 V h bytes beside
  *                    p - 1 micro-batches, if that is more than what p of them take
+ *   device           what the allocator holds and the context, key or machine
  *   two buffers      where a rank's outputs stay in theirs, the logits of the micro-batch before, 2 T V
  *
  * N elements of a llama: 2 V h + h + L (2 h q + 2 h k + 3 h f + 2 h), h hidden, q = heads x head_dim, k the same of
@@ -196,6 +197,22 @@ test_table_gradient (void)
     }
 }
 
+/* What nvidia-smi shows before the first tensor, on top of what the allocator holds. */
+static void
+test_context (void)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, "model=gpt2 machine=v100 sequence=128 context=1343MiB");
+  g_autoptr (PsiReport) own = run_flags (FALSE, "model=gpt2 machine=v100 sequence=128");
+  g_autoptr (PsiReport) ideal = run_flags (FALSE, "model=gpt2 machine=ideal sequence=128 context=1GiB");
+  const PsiRankReport *rank = rank_of (plan_of (report), 0);
+
+  g_assert_cmpint (rank->overhead_bytes, ==, G_GINT64_CONSTANT (1343) << 20);
+  g_assert_cmpint (rank->device_bytes - rank->reserved_bytes, ==, rank->overhead_bytes);
+  g_assert_cmpint (rank->peak_bytes, ==, rank_of (plan_of (own), 0)->peak_bytes);
+  g_assert_cmpint (rank_of (plan_of (own), 0)->overhead_bytes, ==, 450 << 20);
+  g_assert_cmpint (rank_of (plan_of (ideal), 0)->overhead_bytes, ==, 0);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -206,5 +223,6 @@ main (int argc, char **argv)
   g_test_add_func ("/closed-forms/loss/stale-logits", test_stale_logits);
   g_test_add_func ("/closed-forms/embedding/table-gradient", test_table_gradient);
   g_test_add_func ("/closed-forms/vocabulary/over-the-pipeline", test_vocabulary);
+  g_test_add_func ("/closed-forms/device/context", test_context);
   return g_test_run ();
 }

@@ -126,11 +126,11 @@ test_tau (void)
 static void
 test_settings (void)
 {
-  g_autoptr (PsiRunTable) table =
-      load (HEADER "R1,g,s,Mixtral,mixtral,4,512,8,8,1024,swiglu,rmsnorm,1000,no,4,128,a100-sxm-80,8,8,400,mxfp8,adamw,"
-                   "nanotron,2,yes,2,1,2,1,none,1,8,none,flash,ok,1,,unknown,yes,hidden_dropout=0.25; "
-                   "expert_tp=1; deterministic=yes\n",
-            NULL);
+  g_autoptr (PsiRunTable) table = load (
+      HEADER "R1,g,s,Mixtral,mixtral,4,512,8,8,1024,swiglu,rmsnorm,1000,no,4,128,a100-sxm-80,8,8,400,mxfp8,adamw,"
+             "nanotron,2,yes,2,1,2,1,none,1,8,none,flash,ok,1,,unknown,yes,hidden_dropout=0.25; "
+             "expert_tp=1; dense_ffn=2048; moe_layers=3 dense_layers=1; shared_expert_ffn=512; deterministic=yes\n",
+      NULL);
   g_autoptr (GPtrArray) assumptions = g_ptr_array_new_with_free_func (g_free);
   g_autoptr (GError) error = NULL;
   g_autoptr (PsiSettings) settings = psi_validate_settings (table, table->runs->pdata[0], assumptions, &error);
@@ -145,6 +145,9 @@ test_settings (void)
   g_assert_true (psi_settings_bool (settings, PSI_KEY_DETERMINISTIC));
   g_assert_cmpfloat (psi_settings_real (settings, PSI_KEY_DROPOUT), ==, 0.25);
   g_assert_cmpint (psi_settings_count (settings, PSI_KEY_EXPERT_TP), ==, 1);
+  g_assert_cmpint (psi_settings_count (settings, PSI_KEY_DENSE_FFN), ==, 2048);
+  g_assert_cmpint (psi_settings_count (settings, PSI_KEY_DENSE_LAYERS), ==, 1);
+  g_assert_cmpint (psi_settings_count (settings, PSI_KEY_SHARED_FFN), ==, 512);
   g_assert_cmpfloat_with_epsilon (psi_settings_real (settings, PSI_KEY_INTERNODE), 50e9, 1);
   g_assert_false (psi_settings_has (settings, PSI_KEY_SCHEDULE));
   g_assert_false (psi_settings_has (settings, PSI_KEY_VPP));
@@ -178,6 +181,21 @@ test_settings (void)
       g_autoptr (PsiSettings) fork = psi_validate_settings (forks, forks->runs->pdata[i], assumptions, &error);
       g_assert_no_error (error);
       g_assert_cmpstr (psi_settings_text (fork, PSI_KEY_FRAMEWORK), ==, fork_names[i]);
+    }
+
+  /* What the scripts of a fork say where the row does not. */
+  g_autoptr (PsiRunTable) scripts = load ("id,model,machine,framework,tied\nR1,gpt2,a100,Megatron-LM fork,\n"
+                                          "R2,gpt2,a100,Megatron-LM fork,yes\nR3,gpt2,a100,Megatron-LM,\n",
+                                          NULL);
+  static const int untied[] = { 1, 0, -1 };
+  for (guint i = 0; i < G_N_ELEMENTS (untied); i++)
+    {
+      g_autoptr (PsiSettings) script = psi_validate_settings (scripts, scripts->runs->pdata[i], assumptions, &error);
+
+      g_assert_no_error (error);
+      g_assert_cmpint (psi_settings_has (script, PSI_KEY_TIED), ==, untied[i] >= 0);
+      if (untied[i] >= 0)
+        g_assert_cmpint (psi_settings_bool (script, PSI_KEY_TIED), ==, !untied[i]);
     }
 
   /* A name stands for the dimensions where there are none. */

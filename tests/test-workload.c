@@ -288,6 +288,26 @@ test_moe (void)
                                   0.01e9);
 }
 
+/* h = 64, 4 experts of 128, 4 layers of which the first has a feed-forward part of 256; 96 for every token. */
+static void
+test_moe_shape (void)
+{
+  g_autoptr (PsiSettings) settings =
+      SETTINGS ("model", "custom", "family", "moe", "layers", "4", "hidden", "64", "heads", "4", "ffn", "128", "vocab",
+                "1024", "experts", "4", "sequence", "32", "dense_layers", "1", "dense_ffn", "256", "shared_ffn", "96");
+  g_autoptr (PsiSettings) bare = SETTINGS ("model", "custom", "family", "moe", "layers", "4", "hidden", "64", "heads",
+                                           "4", "ffn", "128", "vocab", "1024", "experts", "4", "sequence", "32");
+  g_autoptr (PsiModel) model = expand (settings, &plain, 1);
+  g_autoptr (PsiModel) other = expand (bare, &plain, 1);
+  const PsiLayerKind *block = find_kind (model, "block"), *dense = find_kind (model, "dense_block");
+
+  g_assert_cmpint (block->parameters - find_kind (other, "block")->parameters, ==, 3 * 64 * 96);
+  g_assert_cmpint (block->expert_parameters, ==, 4 * 3 * 64 * 128);
+  g_assert_cmpint (block->parameters - dense->parameters, ==, 3 * 64 * (4 * 128 + 96 - 256) + 64 * 4 /* router */);
+  g_assert_cmpint (model->parameters - other->parameters, ==,
+                   3 * (3 * 64 * 96) + (dense->parameters - find_kind (other, "block")->parameters));
+}
+
 static void
 test_context_parallel (void)
 {
@@ -469,6 +489,7 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/block/context-parallel", test_context_parallel);
   g_test_add_func ("/workload/gpt/flops", test_flops);
   g_test_add_func ("/workload/moe/experts", test_moe);
+  g_test_add_func ("/workload/moe/shape", test_moe_shape);
   g_test_add_func ("/workload/uniform/stages", test_uniform);
   g_test_add_func ("/workload/tensor-parallel/eager", test_eager_tensor_parallel);
   g_test_add_func ("/workload/trace/resnet-50", test_trace);

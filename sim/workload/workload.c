@@ -52,6 +52,12 @@ static const PsiKeyId dimension_keys[] = {
   PSI_KEY_TIED,
   PSI_KEY_EXPERTS,
   PSI_KEY_EXPERTS_PER_TOKEN,
+  PSI_KEY_SHARED_FFN,
+  PSI_KEY_DENSE_LAYERS,
+  PSI_KEY_DENSE_FFN,
+};
+static const PsiKeyId expert_keys[] = {
+  PSI_KEY_EXPERTS, PSI_KEY_EXPERTS_PER_TOKEN, PSI_KEY_SHARED_FFN, PSI_KEY_DENSE_LAYERS, PSI_KEY_DENSE_FFN,
 };
 static const PsiKeyId uniform_keys[] = {
   PSI_KEY_PSI_P, PSI_KEY_PSI_A, PSI_KEY_PSI_INT, PSI_KEY_FORWARD, PSI_KEY_BACKWARD, PSI_KEY_BACKWARD_WEIGHT,
@@ -237,9 +243,21 @@ apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **er
     d->ffn = is_gated (d->activation) ? (8 * d->hidden / 3 + 255) / 256 * 256 : 4 * d->hidden;
   if (d->experts > 0 && d->expert_ffn == 0)
     d->expert_ffn = d->ffn;
-  if (d->experts == 0 && !refuse_keys (settings, (const PsiKeyId[]){ PSI_KEY_EXPERTS, PSI_KEY_EXPERTS_PER_TOKEN }, 2,
+  if (d->experts == 0 && !refuse_keys (settings, expert_keys, G_N_ELEMENTS (expert_keys),
                                        "needs a model with experts (family moe)", error))
     return FALSE;
+  if (psi_settings_has (settings, PSI_KEY_SHARED_FFN))
+    d->shared_experts = 0;
+  override_count (settings, PSI_KEY_SHARED_FFN, &d->shared_ffn);
+  override_count (settings, PSI_KEY_DENSE_FFN, &d->ffn);
+  override_count (settings, PSI_KEY_DENSE_LAYERS, &d->first_dense_layers);
+  if (d->first_dense_layers > d->layers)
+    {
+      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
+                   "%s: '%" G_GINT64_FORMAT "' is more than the %" G_GINT64_FORMAT " layers",
+                   psi_settings_where (settings, PSI_KEY_DENSE_LAYERS), d->first_dense_layers, d->layers);
+      return FALSE;
+    }
   override_count (settings, PSI_KEY_EXPERTS, &d->experts);
   override_count (settings, PSI_KEY_EXPERTS_PER_TOKEN, &d->experts_per_token);
   if (d->experts_per_token > d->experts)
@@ -250,7 +268,8 @@ apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **er
       return FALSE;
     }
   matrices = 4.0 * (double) d->heads * (double) MAX (d->head_dim, 1) +
-             3.0 * (double) MAX (d->ffn, d->expert_ffn) * (double) MAX (d->experts + d->shared_experts, 1);
+             3.0 * (double) MAX (MAX (d->ffn, d->expert_ffn), d->shared_ffn) *
+                 (double) MAX (d->experts + d->shared_experts + 1, 1);
   if ((double) (d->layers + d->decoder_layers + 2) * (double) d->hidden * (matrices + (double) d->vocab) > MOST / 64)
     {
       g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
