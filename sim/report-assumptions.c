@@ -23,6 +23,32 @@ note_precision (PsiPlanReport *plan, const PsiStep *step)
   g_ptr_array_add (plan->assumptions, text);
 }
 
+/* Frozen weights in a narrow format: some loaders put them on the GPU in 16 bits first, which may be the peak of the
+ * whole run (bitsandbytes quantises a layer when it is moved to the GPU; lit-gpt builds the model there). */
+static void
+note_loading (PsiPlanReport *plan, const PsiStep *step)
+{
+  const PsiModel *model = psi_step_model (step);
+  gint64 most_bytes = 0, narrow = 0;
+
+  for (guint part = 0; part < step->partition.n_parts; part++)
+    {
+      gint64 bytes = 0;
+
+      for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
+        {
+          bytes += 2 * psi_layer_kind (model, l)->parameters;
+          narrow += psi_layer_kind (model, l)->narrow_parameters;
+        }
+      most_bytes = MAX (most_bytes, bytes);
+    }
+  if (narrow > 0)
+    g_ptr_array_add (plan->assumptions,
+                     g_strdup_printf ("weights are quantised on their way to the GPU; a loader that puts them there in "
+                                      "16 bits first needs %.4g GiB for that",
+                                      (double) most_bytes / (1 << 30)));
+}
+
 void
 psi_report_fill_assumptions (PsiPlanReport *plan, const PsiStep *step, gint64 overhead_bytes)
 {
@@ -36,6 +62,7 @@ psi_report_fill_assumptions (PsiPlanReport *plan, const PsiStep *step, gint64 ov
     }
   for (guint i = 0; i < step->plan->assumptions->len; i++)
     g_ptr_array_add (plan->assumptions, g_strdup (g_ptr_array_index (step->plan->assumptions, i)));
+  note_loading (plan, step);
   if (!step->machine->ideal)
     {
       g_ptr_array_add (plan->assumptions,

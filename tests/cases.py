@@ -98,7 +98,7 @@ CASES = [
 KNOWN = {
     ("c016", "precision=fp32 micro_batch=4"): "TensorFlow 1 holds more than any framework modelled here",
     ("c023", "sequence=384"): "TensorFlow 1, as c016",
-    ("c027", "13.17"): "the peak is the loading of 16-bit weights before they are quantised, which is no training step",
+    ("c027", "13.17"): "the peak is the loading of 16-bit weights before they are quantised, which -v says but no step has",
 }
 
 

@@ -261,6 +261,33 @@ test_errors (void)
     }
 }
 
+/* Loading 6,738,415,616 weights and the adapters in 16 bits, or the fuller half of them, is said where they are narrow.
+ */
+static void
+test_loading (void)
+{
+  static const struct
+  {
+    const char *flags, *says;
+  } rows[] = { { "lora_base=nf4", "needs 12.56 GiB" }, { "lora_base=int8 pp=2", "needs 6.28 GiB" }, { "", NULL } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autofree char *flags = g_strchomp (g_strdup_printf (
+          "model=llama-2-7b machine=a100 sequence=128 lora_rank=8 lora_targets=q,v %s", rows[i].flags));
+      g_autoptr (PsiReport) report = run_flags (FALSE, "%s", flags);
+      const GPtrArray *assumptions = plan_of (report)->assumptions;
+      const char *said = NULL;
+
+      for (guint a = 0; a < assumptions->len; a++)
+        if (strstr (assumptions->pdata[a], "a loader that puts them there in 16 bits first needs") != NULL)
+          said = assumptions->pdata[a];
+      g_assert_cmpint (said != NULL, ==, rows[i].says != NULL);
+      if (said != NULL && strstr (said, rows[i].says) == NULL)
+        g_error ("'%s' is not in '%s'", rows[i].says, said);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -272,6 +299,7 @@ main (int argc, char **argv)
   g_test_add_func ("/adapters/flops", test_flops);
   g_test_add_func ("/adapters/sent", test_sent);
   g_test_add_func ("/adapters/described", test_described);
+  g_test_add_func ("/adapters/loading", test_loading);
   g_test_add_func ("/adapters/errors", test_errors);
   return g_test_run ();
 }
