@@ -93,11 +93,7 @@ USAGE = [
     (LLAMA + "--loss-chunks 4097", "--loss-chunks: '4097' is more than the 4096 tokens of a micro-batch"),
     (LLAMA + "--pp 8 --schedule auto --micro-batches 12 --in-flight 13", "--in-flight: '13' is more than the 12 micro-batches"),
     (LLAMA + "--ep 4", "--ep: '4' needs experts, and 'llama-2-7b' has none (allowed: 1)"),
-<<<<<<< HEAD
-    (LLAMA + "--network foo", "--network: 'a100-sxm-80' has no network 'foo' (allowed: hdr200 efa omnipath)"),
-=======
     (LLAMA + "--network foo", "--network: 'a100-sxm-80' has no network 'foo' (allowed: hdr200 efa"),
->>>>>>> 1c96eae (sim: rows and memory of the report in files of their own; refuse what 64-bit counts or memory do not hold)
     (LLAMA + "--pp 8 --schedule 1f1b --vpp 2", "--schedule: schedule '1f1b' has one model part per rank, not vpp = 2"),
     ("run --model gpt2 --machine a100 --pp 4 --partition 0,0,0,12", "--partition: part 1 of '0,0,0,12' has no layer"),
     ("run --model gpt2 --machine a100 --schedule /dev/zero", "cannot read schedule '/dev/zero': larger than 64 MiB"),

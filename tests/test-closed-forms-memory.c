@@ -197,6 +197,30 @@ test_table_gradient (void)
     }
 }
 
+/* OneFlow has room for 2 p micro-batches on all ranks but the last, whatever is in flight: with full recompute the
+ * inputs of two blocks each, 2 h T. */
+static void
+test_stage_buffers (void)
+{
+#define ONEFLOW LLAMA "sequence=512 precision=fp16 framework=%s recompute=full pp=4 micro_batches=%u"
+  const gint64 kept = 2 * 2 * HIDDEN * 512;
+  g_autoptr (PsiReport) one = run_flags (FALSE, ONEFLOW, "oneflow", 1u);
+  g_autoptr (PsiReport) two = run_flags (FALSE, ONEFLOW, "oneflow", 2u);
+  g_autoptr (PsiReport) many = run_flags (FALSE, ONEFLOW, "oneflow", 16u);
+  g_autoptr (PsiReport) other = run_flags (FALSE, ONEFLOW, "megatron", 16u);
+
+  for (guint r = 1; r < 4; r++)
+    {
+      const PsiRankReport *ranks[] = { rank_of (plan_of (one), r), rank_of (plan_of (two), r),
+                                       rank_of (plan_of (many), r), rank_of (plan_of (other), r) };
+      gint64 room = r < 3 ? 8 : 0, in_flight = 4 - r;
+
+      g_assert_cmpint (ranks[0]->steady_bytes - ranks[2]->steady_bytes, ==, r < 3 ? (in_flight - 1) * kept : 0);
+      g_assert_cmpint (ranks[0]->steady_bytes - ranks[1]->steady_bytes, ==, r < 3 ? kept : 0);
+      g_assert_cmpint (ranks[2]->steady_bytes - ranks[3]->steady_bytes, ==, MAX (room - in_flight, 0) * kept);
+    }
+}
+
 /* What nvidia-smi shows before the first tensor, on top of what the allocator holds. */
 static void
 test_context (void)
@@ -223,6 +247,7 @@ main (int argc, char **argv)
   g_test_add_func ("/closed-forms/loss/stale-logits", test_stale_logits);
   g_test_add_func ("/closed-forms/embedding/table-gradient", test_table_gradient);
   g_test_add_func ("/closed-forms/vocabulary/over-the-pipeline", test_vocabulary);
+  g_test_add_func ("/closed-forms/pipeline/stage-buffers", test_stage_buffers);
   g_test_add_func ("/closed-forms/device/context", test_context);
   return g_test_run ();
 }

@@ -40,6 +40,7 @@ test_guess (void)
                 { "torchtitan (FSDP2) torch.compile; AsyncTP", "torchtitan-async-tp" },
                 { "torchtitan (FSDP2) seq_len 8192 from train_configs/llama3_8b.toml", "torchtitan-2024" },
                 { "llm-foundry/Composer FSDP1 + flash attention", "composer" },
+                { "OneFlow 2021-05", "oneflow" },
                 { "PyTorch FSDP1", "pytorch" } };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)

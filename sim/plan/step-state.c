@@ -142,6 +142,27 @@ boundary_bytes_kept (const PsiStep *step, const PsiStepRank *rank)
   return 2 * (gint64) step->schedule->n_chunks * psi_layer_kind (model, model->first_block)->output_bytes;
 }
 
+/* Room for micro-batches beyond those in flight, of frameworks that plan it before the run. */
+static gint64
+spare_bytes (const PsiStep *step, const PsiStepRank *rank)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiModel *model = rank->shape->model;
+  gint64 room = (gint64) plan->memory->stage_buffers * plan->pp, sum = 0;
+
+  if (room == 0 || plan->pp == 1 || plan->cyclic || model->is_uniform || rank->stage == (int) plan->pp - 1)
+    return 0;
+  gint64 in_flight = MIN (plan->micro_batches, (gint64) plan->pp - rank->stage);
+  for (guint c = 0; c < step->schedule->n_chunks; c++)
+    {
+      guint part = psi_schedule_part (step->schedule, rank->list, c);
+
+      for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
+        sum += psi_step_kept_bytes (step, psi_layer_kind (model, l), l);
+    }
+  return MAX (room - in_flight, 0) * sum;
+}
+
 void
 psi_step_add_state (PsiStep *step, PsiStepRank *rank)
 {
@@ -152,6 +173,7 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
 
   rank->base[PSI_MEMORY_WORKSPACE] += product_workspace_bytes (step) + dummy_gradient_bytes (step);
   rank->base[PSI_MEMORY_BOUNDARY] += boundary_bytes_kept (step, rank);
+  rank->base[PSI_MEMORY_WORKSPACE] += spare_bytes (step, rank);
   for (guint c = 0; c < step->schedule->n_chunks; c++)
     {
       guint part = psi_schedule_part (step->schedule, rank->list, c);

@@ -35,7 +35,11 @@
  *                     run_train.sh: expandable segments
  *   torchtune         everything in bf16, loss in 8 chunks (CEWithChunkedOutputLoss): the logits are deleted before the
  *                     backward, log-softmax of every chunk stays, or under compile its 16-bit logits
- *   llm.c             train_gpt2.cu: activations attproj and fcproj of every layer; the loss overwrites the logits
+ *   oneflow           auto_mixed_precision_lists.cpp: sparse_softmax_cross_entropy takes 16-bit logits as they are, its
+ *                     gradient is written over the probabilities; over logits that tp shards it is another operator in
+ *                     no list, and runs in fp32. pipeline_buffer_pass.cpp: whatever a backward reads of a forward has
+ *                     2 p buffers on all stages but the last, full or not; sums of gradients have an output of their
+ * own llm.c             train_gpt2.cu: activations attproj and fcproj of every layer; the loss overwrites the logits
  *
  * Measured: Megatron's bytes between steps to 1 MiB on its functional tests (A100 and H100, with and without
  * deterministic products); nanotron's two copies fit its published sweep (8B, dp 2 minus dp 1: 2457 MiB, 2 N = 2416).
@@ -83,6 +87,10 @@ static const PsiFrameworkMemory rows[] = {
   { .name = "torchtune",
     .gradient_bytes = { 2, 2 }, .plain_optimizer = TRUE, .loss_kept_bytes = 4, .loss_peak_bytes = 12,
     .compiled_loss_bytes = { 2, 4 }, .loss_chunks = 8, .fsdp = 2, .chunks_stay = TRUE },
+  { .name = "oneflow",
+    .gradient_bytes = { 2, 2 }, .bucket_copy_bytes = 2, .loss_kept_bytes = 4, .loss_peak_bytes = 4,
+    .compiled_loss_bytes = { 4, 4 }, .loss_chunks = 1, .whole_inputs = TRUE, .sharded_loss_bytes = { 14, 14 },
+    .stage_buffers = 2 },
   { .name = "llm.c",
     .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 2, .loss_peak_bytes = 2, .compiled_loss_bytes = { 2, 2 },
     .loss_chunks = 1, .residual_inputs = TRUE },

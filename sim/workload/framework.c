@@ -39,7 +39,7 @@
  *   oneflow           OneFlow-Benchmark's GPT of 2021 (oneflow_gpt/config.py, training.py): softmax with scale, mask
  *                     and dropout, bias with gelu, bias with dropout and sums are fused, logits and embedding are split
  *                     as Megatron's; the graph is compiled once and kernels are launched by the C++ runtime (host time
- *                     as llm.c's); 16-bit logits, probabilities and their gradient: 6 bytes of a logit
+ *                     as llm.c's)
  *
  * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, with nanotron's
  * and PyTorch's operators every weight gradient is written, read and added again. DeepSpeed's optimizer for bf16 copies
@@ -142,7 +142,7 @@ const PsiFramework psi_frameworks[] = {
     .summary = "torchtune and Hugging Face recipes that train in pure bf16",
     KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE },
   { .name = "oneflow", .words = "OneFlow",
-    .summary = "OneFlow's GPT of 2021, a static graph", .memory = "megatron",
+    .summary = "OneFlow's GPT of 2021, a static graph",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (0.2, ASSUMED), .flash = 2,
     .scattered_boundaries = TRUE, .overlap_grads = TRUE },
   { .name = "llm.c", .words = "llm.c",
