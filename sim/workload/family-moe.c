@@ -68,6 +68,15 @@ add_latent_attention (PsiLower *lower, const PsiBlock *block, const PsiModelDime
   psi_block_residual (lower, block);
 }
 
+/* Products from here on are split over `tp` GPUs of a group, and what they enter and leave is theirs. */
+static void
+set_tp (PsiLower *lower, guint tp, PsiCommGroup group)
+{
+  lower->tp = tp;
+  lower->sequence_shards = lower->lowering->sequence_parallel ? tp : 1;
+  lower->tp_group = group;
+}
+
 static void
 add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d)
 {
@@ -94,7 +103,9 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
-  psi_lower_begin_experts (lower);
+  guint tp = lower->tp, expert_tp = lower->lowering->expert_tp > 0 ? lower->lowering->expert_tp : tp;
+  if (expert_tp != tp)
+    set_tp (lower, expert_tp, PSI_GROUP_EXPERT_TP);
   gint64 routed = local_tokens * d->experts_per_token * lower->sequence_shards;
   gint64 model_rows = lower->tokens * d->experts_per_token * cp;
   gint64 routed_bytes = routed * d->hidden * width, inner = routed * d->expert_ffn / lower->tp;
@@ -121,7 +132,7 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
                              d->experts / ep);
   psi_lower_add_expert_parameters (lower, d->experts / ep * biases);
   psi_lower_leave_tp (lower, routed_bytes);
-  psi_lower_end_experts (lower);
+  set_tp (lower, tp, PSI_GROUP_TP);
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);

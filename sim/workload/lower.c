@@ -68,7 +68,9 @@ psi_lower_init (PsiLower *lower, const PsiLowering *lowering, gint64 tokens)
   *lower = (PsiLower){ 0 };
   lower->lowering = lowering;
   lower->tokens = tokens;
-  psi_lower_end_experts (lower);
+  lower->tp = MAX (lowering->tp, 1);
+  lower->tp_group = PSI_GROUP_TP;
+  lower->sequence_shards = lowering->sequence_parallel ? lower->tp : 1;
   lower->dtype = dtype;
   lower->wide_dtype =
       dtype == PSI_DTYPE_FP8 || dtype == PSI_DTYPE_MXFP8 || dtype == PSI_DTYPE_NVFP4 ? PSI_DTYPE_BF16 : dtype;
@@ -474,29 +476,6 @@ psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
     psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, lower->tp_group, bytes);
   if (lower->tp > 1)
     g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).leaves = TRUE;
-}
-
-static void
-set_tp (PsiLower *lower, guint tp, PsiCommGroup group)
-{
-  lower->tp = tp;
-  lower->sequence_shards = lower->lowering->sequence_parallel ? tp : 1;
-  lower->tp_group = group;
-}
-
-void
-psi_lower_begin_experts (PsiLower *lower)
-{
-  guint tp = MAX (lower->lowering->tp, 1), expert_tp = lower->lowering->expert_tp;
-
-  if (expert_tp > 0 && expert_tp != tp)
-    set_tp (lower, expert_tp, PSI_GROUP_EXPERT_TP);
-}
-
-void
-psi_lower_end_experts (PsiLower *lower)
-{
-  set_tp (lower, MAX (lower->lowering->tp, 1), PSI_GROUP_TP);
 }
 
 void

@@ -106,10 +106,6 @@ void psi_lower_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, Psi
 void psi_lower_enter_tp (PsiLower *lower, gint64 bytes);
 void psi_lower_leave_tp (PsiLower *lower, gint64 bytes);
 
-/* Between these two tp is the number of GPUs that split each expert, and what is entered and left is their group. */
-void psi_lower_begin_experts (PsiLower *lower);
-void psi_lower_end_experts (PsiLower *lower);
-
 void psi_lower_save (PsiLower *lower, gint64 bytes);
 void psi_lower_add_parameters (PsiLower *lower, gint64 elements);
 
