@@ -36,6 +36,8 @@ struct _PsiCollectiveAlgorithm
   void (*cost) (const PsiCollectiveCase *c, PsiProtocol protocol, PsiCollectiveCost *ret_cost);
   guint (*steps) (const PsiCollectiveCase *c); /* NULL: see count_steps() */
   gboolean is_asked_for;                       /* never chosen, only by name */
+  /* What it takes beyond its cost and NCCL does not count when it chooses, in us; NULL: nothing. */
+  double (*unseen_us) (const PsiCollectiveCase *c, PsiProtocol protocol);
 };
 
 extern const PsiCollectiveAlgorithm psi_coll_ring, psi_coll_tree, psi_coll_nvls, psi_coll_nvls_tree, psi_coll_direct,

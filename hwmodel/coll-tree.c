@@ -14,10 +14,17 @@
  *             On Volta (libraries of 2020 and 2021) NCCL's count is kept: 2 and 4 nodes with one adapter each took
  *             what a ring takes (DLPerf, data parallel steps of 16 and 32 V100).
  *   latency   base + 2 ((n/nodes - 1) hop inside + log2 (nodes) hop between)
+ *   unseen    LL128 between nodes: k / 8 x 2 x the network's latency. A channel has 8 chunks under way, so each eighth
+ *             of the k chunks of a channel waits for a round trip. NCCL halves chunks of 576 000 bytes down to 72 000
+ *             until a channel has x = 64 (1 + log2 (nodes) + n/10 nodes) / (n/nodes) of them, then down to 18 000 until
+ *             it has x / 4; on average between that and its double:
+ *             k = max (min (s / 18 000, x sqrt 2 / 4), min (s / 72 000, x sqrt 2), s / 576 000), s = S / channels
  *
- * Source: NCCL 2.28.9 src/graph/tuning.cc; trees: Sanders, Speck, Traeff 2009.
+ * Source: NCCL 2.28.9 src/graph/tuning.cc, chunks: calcCollChunking in src/enqueue.cc, NCCL_STEPS in device.h; trees:
+ * Sanders, Speck, Traeff 2009.
  * Check: 16 A100 on two nodes with four 100 Gb/s adapters each: bus bandwidth 77 GB/s of 1 GiB where a ring cannot pass
- * 47 (aws-samples/awsome-distributed-training). */
+ * 47; 1 MiB takes 308 us there and 122 us on 16 H100 with p5's adapters, 91 and 18 us of it for round trips
+ * (aws-samples/awsome-distributed-training). */
 
 #include "coll-model.h"
 
@@ -29,6 +36,11 @@
 #define LL_SHARE 0.5
 #define LL128_ONE_NODE (7.0 / 9.0)
 #define LL128_NODES (120.0 / 128.0)
+/* Bytes of a chunk of LL128: 640 threads x 120 words, 15 of 16 of them data; halved three and five times. */
+#define CHUNK_LARGE 576000.0
+#define CHUNK_MIDDLE 72000.0
+#define CHUNK_SMALL 18000.0
+#define CHUNKS_UNDER_WAY 8
 
 static gboolean
 tree_applies (const PsiCollectiveCase *c, PsiProtocol protocol)
@@ -77,6 +89,24 @@ tree_cost (const PsiCollectiveCase *c, PsiProtocol protocol, PsiCollectiveCost *
   ret_cost->latency_ps = psi_coll_ps (latency);
 }
 
-const PsiCollectiveAlgorithm psi_coll_tree = { "tree",
-                                               "up and down a double binary tree of nodes; few steps, less bandwidth",
-                                               tree_applies, tree_cost };
+static double
+tree_unseen_us (const PsiCollectiveCase *c, PsiProtocol protocol)
+{
+  double nodes = c->shape.n_nodes, per_node = c->shape.ranks_per_node;
+  double share = (double) c->bytes / psi_nccl_channels (c);
+  double many = 64 * (1 + floor (log2 (nodes)) + 0.1 * per_node) / per_node * M_SQRT2;
+  double chunks =
+      MAX (MAX (MIN (share / CHUNK_SMALL, many / 4), MIN (share / CHUNK_MIDDLE, many)), share / CHUNK_LARGE);
+
+  if (protocol != PSI_PROTOCOL_LL128 || c->shape.n_nodes < 2)
+    return 0;
+  return chunks / CHUNKS_UNDER_WAY * 2 * (double) c->machine->inter.latency_ps / 1e6;
+}
+
+const PsiCollectiveAlgorithm psi_coll_tree = {
+  .name = "tree",
+  .summary = "up and down a double binary tree of nodes; few steps, less bandwidth",
+  .applies = tree_applies,
+  .cost = tree_cost,
+  .unseen_us = tree_unseen_us,
+};

@@ -2,7 +2,8 @@
 /* Collectives: choose the algorithm and protocol as NCCL does, then say what they cost.
  *
  *   choice   the least of latency + slower of the two link times, rates without ramp (NCCL's own estimate)
- *   cost     the same plus the start of a kernel; a Simple message of wire time x takes x + 2 sqrt (ramp x)
+ *   cost     the same plus the start of a kernel and what the algorithm says NCCL leaves out; a Simple message of wire
+ *            time x takes x + 2 sqrt (ramp x)
  *
  * The ramp is the slow approach of large messages to the full rate, which NCCL's constants leave out: chunks of a
  * pipeline are chosen between fill and overhead, and the best choice costs the square root of both. One constant for
@@ -180,6 +181,7 @@ choose (const PsiCollectiveCase *c, PsiCollectiveCost *best)
 {
   double best_s = INFINITY;
   PsiProtocol best_protocol = PSI_PROTOCOL_SIMPLE;
+  const PsiCollectiveAlgorithm *chosen = NULL;
   for (const PsiCollectiveAlgorithm *const *row = psi_collective_algorithms; *row; row++)
     for (guint protocol = 0; protocol < PSI_N_PROTOCOLS; protocol++)
       {
@@ -192,6 +194,7 @@ choose (const PsiCollectiveCase *c, PsiCollectiveCost *best)
           continue;
         best_s = time_s;
         best_protocol = protocol;
+        chosen = *row;
         *best = cost;
       }
   g_assert (best->latency_ps > 0 || best->algorithm);
@@ -201,6 +204,8 @@ choose (const PsiCollectiveCase *c, PsiCollectiveCost *best)
       best->intra_bytes_per_s = ramped ((double) best->intra_bytes, best->intra_bytes_per_s, c->machine->intra.ramp_ps);
       best->inter_bytes_per_s = ramped ((double) best->inter_bytes, best->inter_bytes_per_s, c->machine->inter.ramp_ps);
     }
+  if (chosen != NULL && chosen->unseen_us != NULL)
+    best->latency_ps += psi_coll_ps (chosen->unseen_us (c, best_protocol));
   best->latency_ps += c->machine->gpu.launch_ps + c->machine->gpu.minimum_kernel_ps;
 }
 
