@@ -16,6 +16,9 @@ test_names (void)
       g_assert_true (g_strv_contains ((const char *const *) words, psi_frameworks[n].name));
       g_assert_true (psi_framework_find (psi_frameworks[n].name) == &psi_frameworks[n]);
       g_assert_cmpuint (strlen (psi_frameworks[n].summary), <=, 90);
+      g_assert_cmpfloat (psi_frameworks[n].host_low, >, 0);
+      g_assert_cmpfloat (psi_frameworks[n].host_low, <=, 1);
+      g_assert_cmpfloat (psi_frameworks[n].host_high, >=, 1);
     }
   g_assert_cmpuint (n, ==, g_strv_length (words));
   g_assert_null (psi_framework_find ("caffe"));
