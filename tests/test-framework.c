@@ -34,7 +34,7 @@ test_guess (void)
                 { "Megatron-DeepSpeed bigscience-a100 tied embeddings", "bigscience" },
                 { "Megatron-LM", "megatron" },
                 { "Megatron-LM 2021-05", "megatron-2021" },
-                { "DeepSpeed ZeRO-3 (+Megatron-LM model) Megatron-LM 2021 defaults", "megatron-deepspeed" },
+                { "DeepSpeed ZeRO-3 (+Megatron-LM model) Megatron-LM 2021 defaults", "deepspeed-2021" },
                 { "Megatron-Bridge / Megatron-Core", "megatron-bridge" },
                 { "megatron-core (dev container)", "megatron-core" },
                 { "Aleph Alpha internal (Megatron-like)", "megatron-eager" },

@@ -406,7 +406,7 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       note_lengths (rank, before);
       PsiOpId gathered = psi_step_gather (step, rank, l, TRUE);
       PsiOps ops = PSI_NO_OPS;
-      PsiTime pending_ps = 0;
+      PsiTime pending_ps = gathered != PSI_OP_NONE ? psi_step_host_lists_ps (step, kind) : 0;
 
       if (l == first_layer && part > 0)
         psi_step_make_whole (step, rank, token, PSI_TAG_FORWARD, l - 1, &ops);
@@ -469,8 +469,10 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       note_lengths (rank, before);
       PsiOpId gathered = psi_step_gather (step, rank, layer, FALSE), begin = PSI_OP_NONE;
       PsiOps ops = PSI_NO_OPS;
-      PsiTime pending_ps = 0, work_ps = (input_half ? cost->pass_ps[PSI_PASS_BACKWARD_INPUT] : 0) +
-                                        (weight_half ? cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT] : 0);
+      PsiTime lists_ps = psi_step_host_lists_ps (step, kind);
+      PsiTime pending_ps = (gathered != PSI_OP_NONE ? lists_ps : 0) + (weight_half ? lists_ps : 0);
+      PsiTime work_ps = (input_half ? cost->pass_ps[PSI_PASS_BACKWARD_INPUT] : 0) +
+                        (weight_half ? cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT] : 0);
 
       PsiOps again_ops = PSI_NO_OPS;
       if (input_half && l == first_layer + n_layers && part + 1 < step->partition.n_parts)

@@ -433,6 +433,8 @@ double psi_step_check_s (const PsiPlan *plan, guint n_ranks);
  * collective, and parameters after an update behind it. */
 PsiTime psi_step_host_reduce_ps (const PsiStep *step, guint n_layers, double elements);
 PsiTime psi_step_host_gather_ps (const PsiStep *step, guint n_layers);
+/* For a layer's parameters that are gathered, or its gradients that are scattered, tensor by tensor: zero 3. */
+PsiTime psi_step_host_lists_ps (const PsiStep *step, const PsiLayerKind *kind);
 
 /* step-cyclic.c */
 /* Called before and after each token of a cyclic list: the updates that stand there. */

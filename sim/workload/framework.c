@@ -17,6 +17,8 @@
  *                     over tp (pipe_partitioned), see step-boundary.c. dist.send and dist.recv one after another, in
  *                     the order of TrainSchedule (runtime/pipe/schedule.py): RecvActivation, SendGrad, ForwardPass,
  *                     SendActivation, RecvGrad, BackwardPass. Host time: 3.2 of Megatron's 12 us a kernel, see below
+ *   deepspeed-2021    the same before its ZeRO-3 gathered several tensors in one (2022): twelve of Megatron-LM's layer,
+ *                     see step-host.c
  *   bigscience        the fork bigscience-workshop/Megatron-DeepSpeed as BLOOM was trained: CUDA_LAUNCH_BLOCKING=1,
  *                     without which it hung from 320 GPUs on (tr11-176B-ml.slurm, chronicles-prequel.md;
  *                     80 GPUs took 6.8 % longer with it, by psisim 7.9 %)
@@ -91,6 +93,11 @@ const PsiFramework psi_frameworks[] = {
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (3.2, MEASURED), .flash = 2, .blocking_sends = TRUE,
     .serial_messages = TRUE, .scattered_boundaries = TRUE, .gather_copies = 5, .gathers_outputs = TRUE,
     .copied_sums = TRUE, .whole_sums = TRUE, .awaits_kernels = TRUE },
+  { .name = "deepspeed-2021", .words = "DeepSpeed ZeRO-3", .memory = "megatron-deepspeed",
+    .summary = "DeepSpeed of 2021, whose ZeRO-3 gathers and scatters tensor by tensor",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (3.2, MEASURED), .flash = 2, .blocking_sends = TRUE,
+    .serial_messages = TRUE, .scattered_boundaries = TRUE, .gather_copies = 5, .gathers_outputs = TRUE,
+    .whole_sums = TRUE, .listed_tensors = 12 },
   { .name = "megatron-deepspeed", .words = "Megatron-DeepSpeed|DeepSpeed",
     .summary = "Megatron-LM's model under DeepSpeed's engine",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (3.2, MEASURED), .flash = 2, .blocking_sends = TRUE,

@@ -43,8 +43,10 @@ typedef struct
   double gather_copies;          /* bytes moved on the way of each byte that is gathered so */
   gboolean gathers_outputs;      /* the part's own output too, for its backward */
   gboolean overlap_grads;        /* default of the key */
-  guint tensors, matrices; /* of a layer, where the host cuts each into slices for ZeRO-1; 0: flat buffers */
-  gboolean fused_sums;  /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
+  guint tensors, matrices;       /* of a layer, where the host cuts each into slices for ZeRO-1; 0: flat buffers */
+  guint
+      listed_tensors;  /* of a layer, that ZeRO-3 gathers and scatters one by one, through lists of all ranks\' parts */
+  gboolean fused_sums; /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
   gboolean copied_sums; /* where the gradient is wider than 16 bits, that kernel adds a copy in the wider format */
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
