@@ -18,7 +18,7 @@
  *               of tensor-parallel groups; between nodes, 10 % less to 40 % more: networks differ, and few runs say
  *               what else is on theirs
  *   pipeline    over several nodes, 1 % less to 12 % more of the step: its messages are waited for by all stages after
- *               it. Of BLOOM's pipelines on 48 nodes nine in ten took longer than predicted, by 10 % in the middle
+ *               it; BLOOM's pipelines on 48 nodes scatter by as much
  *
  * Assumes causes that do not depend on each other. The figures were chosen by hand for steps of all sources together,
  * half of the rows at a time. Limits: runs that are degraded, and costs nobody knows of, are not in it; a machine whose

@@ -58,8 +58,9 @@
  * they are all-reduced, not scattered (_bf16_reduce_grads in runtime/pipe/engine.py).
  *
  * Host time under DeepSpeed: models of hidden 1024 take 3.05 to 3.1 ms for each further layer and micro-batch where
- * the GPU works 0.8 to 1.4 ms (ground truth of vTrain, 24 minus 12 layers, one GPU): 84 kernels with recompute of 36 to
- * 38 us each. Its activation checkpointing saves and restores the state of the random numbers around every layer.
+ * the GPU works 0.8 to 1.4 ms (table of vTrain, 24 minus 12 layers, one GPU): 84 kernels with recompute of 36 to 38 us
+ * each. That table is computed from a profile of one layer; BLOOM's 80 GPUs that awaited each kernel say 33 us. Its
+ * activation checkpointing saves and restores the state of the random numbers around every layer.
  *
  * Host time of Megatron Core with Transformer Engine: 7 of Megatron's 12 us. Its functional tests, 12 layers of hidden
  * 512, take 4.1 ms (H100) to 7.5 ms (A100) for each layer and micro-batch on one GPU where the GPU works 1 ms: 60
