@@ -308,6 +308,14 @@ test_tensor_overlap (void)
                    ==, 3 * (2 * 32 + 1) * gather);
 }
 
+static gint64
+boundary_bytes (const char *flags)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, "%s", flags);
+
+  return plan_of (report)->by_kind[PSI_TRAFFIC_BOUNDARY];
+}
+
 /* Boundary tensors that travel in shares are gathered where they arrive, 7 S each: once forward and once backward for
  * each of 3 micro-batches, under DeepSpeed twice backward, and not where they travel whole or shares are what layers
  * work on. */
@@ -320,6 +328,9 @@ test_whole_boundaries (void)
 
   g_assert_cmpint (tensor_bytes (STAGES "framework=megatron") - whole, ==, 2 * 3 * gather);
   g_assert_cmpint (tensor_bytes (STAGES "framework=megatron-deepspeed") - whole, ==, 3 * 3 * gather);
+  g_assert_cmpint (tensor_bytes (STAGES "framework=megatron-2.1"), ==, whole);
+  g_assert_cmpint (boundary_bytes (STAGES "framework=megatron-2.1"), ==, 2 * 3 * 8 * gather / 7);
+  g_assert_cmpint (boundary_bytes (STAGES "framework=megatron-2021"), ==, 2 * 3 * gather / 7);
   g_assert_cmpint (tensor_bytes (STAGES "framework=megatron sequence_parallel=yes"), ==,
                    tensor_bytes (STAGES "framework=megatron-core sequence_parallel=yes"));
 }

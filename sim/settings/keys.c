@@ -216,7 +216,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
   PLAN (FUSED_LOSS), .name = "fused_loss", YES_NO, .fallback = "no",
     .help = "the loss in one kernel over the logits, without a copy of them in fp32 (megatron)" },
   PLAN (FRAMEWORK), .name = "framework", 
-    ONE_OF ("pytorch megatron megatron-2021 megatron-core megatron-bridge megatron-deepspeed deepspeed-2021 bigscience megatron-eager megatron-eager-rms nanotron torchtitan torchtitan-2024 torchtitan-async-tp torchtune composer oneflow llm.c"),
+    ONE_OF ("pytorch megatron megatron-2021 megatron-2.1 megatron-core megatron-bridge megatron-deepspeed deepspeed-2021 bigscience megatron-eager megatron-eager-rms nanotron torchtitan torchtitan-2024 torchtitan-async-tp torchtune composer oneflow llm.c"),
     .fallback = "pytorch",
     .help = "whose defaults, buffers, kernels, host cost and allocator" },
 };

@@ -10,6 +10,8 @@
  *                     asked for
  *   megatron-2021     the same before LinearWithGradAccumulationAndAsyncAllreduce: sums of September 2021 beside
  *                     products, of February 2022 in them (83b1e42f30); shares of boundaries gathered into a list
+ *   megatron-2.1      the same before April 2021 (50a4b5fa02): each tp rank sends the whole boundary tensor. DLPerf
+ *                     reported in May what commit 8aa4619f of March does
  *   megatron-core     Megatron-Bridge, NeMo and releases from 2025: Transformer Engine's cuDNN attention (a class with
  *                     FlashAttention-3 on Hopper and later), sends beside compute (overlap_p2p_comm), gradients too;
  *                     boundaries travel whole unless the sequence is sharded
@@ -125,6 +127,9 @@ const PsiFramework psi_frameworks[] = {
     .megatron = TRUE, KERNELS (FUSED, FUSED, EAGER, FUSED), HOST (3.5, CHECKED), .flash = 2, .blocking_sends = TRUE,
     .tensors = 6, .matrices = 4, .cut_past_share = TRUE, .tensor_overlap = PSI_TENSOR_SHARDED,
     .checks_over_nodes = TRUE },
+  { .name = "megatron-2.1", .words = "Megatron-LM 2021-05", .memory = "megatron",
+    .summary = "Megatron-LM until April 2021: boundary tensors travel whole",
+    .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (1, ASSUMED), .flash = 2, .blocking_sends = TRUE },
   { .name = "megatron-2021", .words = "Megatron-LM 2021", .memory = "megatron",
     .summary = "Megatron-LM before September 2021: no sum inside a product or beside one",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (1, ASSUMED), .flash = 2, .blocking_sends = TRUE,
