@@ -11,6 +11,8 @@
 
 G_DEFINE_QUARK (psi_scenario_error, psi_scenario_error)
 
+#define LONGEST_TITLE 200 /* characters */
+
 typedef struct
 {
   PsiKeyId key;
@@ -248,7 +250,7 @@ scan_text (Scan *scan, char *text, GError **error)
           char *words = g_strchug (line + strspn (line, "#"));
 
           if (*words != '\0' && !g_str_has_prefix (words, "SPDX-"))
-            scan->title = g_strdup (words);
+            scan->title = g_utf8_substring (words, 0, MIN (g_utf8_strlen (words, -1), LONGEST_TITLE));
         }
       cut_comment (line);
       g_strchomp (line);

@@ -11,6 +11,7 @@
 #define ANY_RATE 1e6     /* times today's: bytes take no time */
 #define PRECISION 0.0144 /* octaves: 1 % */
 #define MOST_STEPS 8     /* a degree is raised to at most so many times its value */
+#define MOST_VALUES 512  /* of a degree, up or down */
 #define BUSY_GPUS 2      /* fewer at work on average: one might do as much */
 
 static PsiPlanReport *
@@ -205,18 +206,29 @@ oddity_of (const Degree *degree, guint value, gboolean same_gpus)
   return fills && doubles ? 0 : first ? 1 : fills || doubles ? 2 : 3;
 }
 
+/* The i-th value to try: first twice or half of now, then one after another. 0: no more. */
+static guint
+nth_value (const Degree *degree, gboolean up, guint i)
+{
+  guint64 now = degree->now, most = MIN (now * MOST_STEPS, (guint64) psi_keys[degree->key].maximum);
+
+  if (i > MOST_VALUES)
+    return 0;
+  if (!up)
+    return (guint) (i == 0 && now % 2 == 0 ? now / 2 : now > i ? now - MAX (i, 1) : 0);
+  guint64 value = i == 0 ? 2 * now : now + i;
+  return value <= most ? (guint) value : 0;
+}
+
 /* One row with the next value above or below, if the plan admits one. */
 static gboolean
 add_next (PsiWhatHelps *helps, const Degree *degree, gboolean up, gboolean same_gpus)
 {
-  guint first = up ? degree->now + 1 : degree->now - 1;
-  guint n = up ? degree->now * (MOST_STEPS - 1) : degree->now - 1;
+  guint value;
 
   for (guint oddity = 0; oddity < 4; oddity++)
-    for (guint i = 0; i < n; i++)
+    for (guint i = 0; (value = nth_value (degree, up, i)) > 0; i++)
       {
-        guint value = up ? first + i : first - i;
-
         if (oddity_of (degree, value, same_gpus) == oddity &&
             (same_gpus ? try_same_gpus (helps, degree, value) : try_other_gpus (helps, degree, value)))
           return TRUE;

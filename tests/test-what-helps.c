@@ -109,6 +109,9 @@ test_degrees (void)
     /* Three nodes become six or two, not one and a half. */
     { "model=gpt2 machine=a100 gpus=24 dp=24",
       "dp=48 gpus=48;dp=16 gpus=16;tp=2 dp=12 micro_batches=2;pp=2 dp=12 micro_batches=2;cp=2 dp=12 micro_batches=2" },
+    /* As many as there may be: no more of them are tried. */
+    { "model=gpt2 machine=a100 dp=1048576",
+      "dp=524288;tp=2 dp=524288 micro_batches=2;pp=2 dp=524288 micro_batches=2;cp=2 dp=524288 micro_batches=2" },
     /* Three of a node become four; half of three is none. */
     { "model=gpt2 machine=a100 gpus=3 dp=3",
       "dp=4 gpus=4;dp=2 gpus=2;tp=3 dp=1 micro_batches=3;pp=3 dp=1 micro_batches=3;cp=2 dp=3 gpus=6" },
