@@ -4,7 +4,7 @@
  * free of bookkeeping; with a period P an event at t happens at t + kP for every k. */
 #pragma once
 
-#include "psi-run.h"
+#include "psi-run-data.h"
 
 /* Add an op of stream 0, before which the stream was free since free_ps. A turn at a desk is work that is done for the
  * rank, as if by itself (`scale`: the rank's); the wait for it is not. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A desk: one op at a time, in the order in which they came. All that come at one instant are there before the first of
  * them begins, since the event that lets it begin is looked at when nothing else can happen at that instant. */
+#include "psi-desk.h"
+
 #include "psi-pace.h"
 
 static void

@@ -8,7 +8,9 @@
 #include "psi-loop.h"
 
 #include "psi-fold.h"
+#include "psi-desk.h"
 #include "psi-pace.h"
+#include "psi-ring.h"
 
 #define NEVER G_MAXINT64
 

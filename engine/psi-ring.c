@@ -4,7 +4,7 @@
  *
  * On idle links every message of a round takes the same time and the whole takes rounds x (latency + bytes / rate), as
  * one flow for each round does; links that are loaded unevenly make members wait for each other. */
-#include "psi-loop.h"
+#include "psi-ring.h"
 
 #include <math.h>
 

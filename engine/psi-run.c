@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+#include "psi-run.h"
+
 #include "psi-cycle.h"
-#include "psi-pace.h"
+#include "psi-rounds.h"
 
 #include <math.h>
 
@@ -90,13 +92,13 @@ run_paces (PsiLoop *loop, PsiRun *run, const PsiRunOptions *options, GError **er
 {
   PsiTime now_ps = 0;
 
-  if (!psi_pace_follow (loop, run, options, &now_ps))
+  if (!psi_rounds_follow (loop, run, options, &now_ps))
     {
       set_stuck (loop, error);
       psi_run_free (run);
       return NULL;
     }
-  psi_pace_settle (loop, run);
+  psi_rounds_settle (loop, run);
   run->cycle = run->periodic ? 1 : 0;
   run->iterations = loop->complete;
   run->makespan_ps = now_ps;

@@ -77,6 +77,27 @@ def check_directions(texts):
                 yield where + f"'{name}' is included with its folder: write '{os.path.basename(name)}'"
 
 
+def check_circles(texts):
+    """Files of the engine, X.c and X.h as one, include one way: nobody what includes it, however far round."""
+    uses = {}
+    for path, text in texts.items():
+        if layer_of(path) == "engine" and path.endswith(CODE):
+            unit = uses.setdefault(unit_of(path), set())
+            unit.update(unit_of(name) for name in INCLUDE.findall(text) if f"engine/{name}" in texts)
+            unit.discard(unit_of(path))
+    while uses:
+        lowest = [unit for unit in uses if not uses[unit] & uses.keys()]
+        if not lowest:
+            yield f"engine: these include each other in a circle: {', '.join(sorted(uses))}"
+            return
+        for unit in lowest:
+            del uses[unit]
+
+
+def unit_of(path):
+    return os.path.splitext(os.path.basename(path))[0].removesuffix("-private")
+
+
 def check_names(texts):
     seen = {}
     for path in texts:
@@ -143,6 +164,7 @@ def main():
             texts[path] = file.read()
     tap.run([
         ("a folder uses only what stands below it", check_directions(texts)),
+        ("the engine's files include one way", check_circles(texts)),
         ("file names are unique in the tree", check_names(texts)),
         ("no source file is too long", check_lengths(texts)),
         ("no schedule file is too long", check_schedules(texts)),

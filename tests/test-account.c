@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is read off a run: the split of time, levels over a period, chains of messages, the digest. */
 #include "psi-account.h"
+#include "psi-run.h"
 
 #include <math.h>
 

@@ -2,6 +2,7 @@
 /* Ranks at paces of their own: workers that push to one server over its link, take their turn at its desk, and begin
  * again. Closed forms of pace and lag, order of turns, cycles, digests. */
 #include "psi-account.h"
+#include "psi-run.h"
 
 #include <math.h>
 

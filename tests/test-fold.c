@@ -2,6 +2,7 @@
 /* Folded steps: far fewer ops, and every number of the report as it is without. */
 #include "closed-forms.h"
 #include "psi-account.h"
+#include "psi-run.h"
 #include "psi-fold.h"
 #include "psi-repeat.h"
 #include "settings-flags.h"

@@ -3,6 +3,7 @@
  * that is not given back, and the short cuts (equal ranks as one, jumps over repeated steps) change nothing. */
 #include "closed-forms.h"
 #include "psi-account.h"
+#include "psi-run.h"
 #include "settings-flags.h"
 #include "simulate-plan.h"
 #include "step.h"

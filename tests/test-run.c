@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Worlds run to their period: orders, waits, messages, collectives, links, and what goes wrong. */
 #include "psi-account.h"
+#include "psi-run.h"
 
 #include <math.h>
 #include <string.h>
