@@ -66,6 +66,10 @@ typedef struct _PsiProfile
 PsiProfile *psi_profile_from_samples (const PsiSamples *samples, const char *name, const char *kind,
                                       const char *source);
 
+/* What a file says it is: members `schema` and `version`. */
+#define PSI_PROFILE_SCHEMA "psisim-profile"
+#define PSI_PROFILE_VERSION 1
+
 /* Errors name the file and the member. (transfer full) */
 PsiProfile *psi_profile_load (const char *file, GError **error);
 gboolean psi_profile_save (const PsiProfile *profile, const char *file, GError **error);
