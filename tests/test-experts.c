@@ -70,6 +70,33 @@ test_state (void)
   g_assert_cmpint (c->at_peak[PSI_MEMORY_OPTIMIZER], ==, a->at_peak[PSI_MEMORY_OPTIMIZER]);
 }
 
+/* Transformer Engine's grouped products have four workspaces more, of 4 MiB, from Hopper on 32 MiB. */
+static void
+test_workspaces (void)
+{
+  static const struct
+  {
+    const char *machine, *family;
+    gint64 mib;
+  } rows[] = { { "a100", "moe", 2 * 32 + 5 * 4 },
+               { "h100", "moe", 2 * 32 + 5 * 32 },
+               { "a100", "llama", 2 * 32 + 4 },
+               { "h100", "llama", 2 * 32 + 32 } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autoptr (PsiReport) report = run_flags (FALSE,
+                                                "model=custom family=%s layers=4 hidden=256 heads=8 vocab=1024 "
+                                                "sequence=128 framework=megatron-core deterministic=yes machine=%s",
+                                                rows[i].family, rows[i].machine);
+      const PsiRankReport *rank = rank_of (plan_of (report), 0);
+
+      g_assert_cmpint (rank->steady_bytes - rank->at_peak[PSI_MEMORY_PARAMETERS] - rank->at_peak[PSI_MEMORY_GRADIENTS] -
+                           rank->at_peak[PSI_MEMORY_OPTIMIZER],
+                       ==, rows[i].mib << 20);
+    }
+}
+
 /* Each GPU sends its share of the tokens to experts in the same way; nothing is gathered among those that split one. */
 static void
 test_traffic (void)
@@ -165,6 +192,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/model/experts/places", test_places);
   g_test_add_func ("/model/experts/state", test_state);
+  g_test_add_func ("/model/experts/workspaces", test_workspaces);
   g_test_add_func ("/model/experts/traffic", test_traffic);
   g_test_add_func ("/model/experts/network", test_network);
   g_test_add_func ("/model/experts/one-by-one", test_one_by_one);

@@ -116,6 +116,39 @@ test_eager_layout (void)
           }
 }
 
+/* Outputs of experts, 2h for each expert of a token, stay where the router's scores multiply them. Where they multiply
+ * the activation, one that is no fused gate stays beside the product, 2f. */
+static void
+test_scored_activations (void)
+{
+  static const char *const activations[] = { "gelu", "swiglu" };
+  const gint64 h = 512, f = 2048, n = 2, tokens = 1024;
+
+  for (guint a = 0; a < G_N_ELEMENTS (activations); a++)
+    for (guint t = 1; t <= 4; t *= 2)
+      {
+        g_autoptr (PsiSettings) settings = SETTINGS (
+            "model", "custom", "family", "moe", "layers", "2", "hidden", "512", "heads", "8", "ffn", "2048", "vocab",
+            "1024", "experts", "4", "experts_per_token", "2", "activation", activations[a], "sequence", "1024");
+        static const char *const names[] = { "megatron", "megatron-core" };
+        gint64 saved[2];
+
+        for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+          {
+            PsiLowering lowering = plain;
+
+            lowering.megatron = lowering.sequence_parallel = TRUE;
+            lowering.framework = psi_framework_find (names[i]);
+            lowering.memory = psi_framework_memory (lowering.framework);
+            lowering.tp = t;
+            lowering.sequence = tokens;
+            g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+            saved[i] = find_kind (model, "block")->saved_bytes;
+          }
+        g_assert_cmpint (saved[1] - saved[0], ==, tokens * n * ((a == 0 ? 2 * f : 0) - 2 * h) / t);
+      }
+}
+
 /* llm.c keeps 36h of a GPT-2 block: 2h each of input, norm, attention, its projection, sum, norm and last projection,
  * 6h of queries, keys and values, 8h before and after gelu; and 4a of the fused attention. Others keep the sums only.
  */
@@ -181,6 +214,7 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/kept/narrow-inputs", test_narrow_inputs);
   g_test_add_func ("/workload/kept/decoder-sequence", test_decoder_sequence);
   g_test_add_func ("/workload/kept/eager-layout", test_eager_layout);
+  g_test_add_func ("/workload/kept/scored-activations", test_scored_activations);
   g_test_add_func ("/workload/kept/residual-inputs", test_residual_inputs);
   g_test_add_func ("/workload/kept/gathered-inputs", test_gathered_inputs);
   return g_test_run ();

@@ -97,6 +97,18 @@ psi_step_expert_shards (const PsiStep *step)
   return MAX (psi_step_group_size (step, PSI_DIMENSION_SHARD) * plan->tp / (plan->ep * plan->expert_tp), 1);
 }
 
+#define GROUPED_STREAMS 4 /* of Transformer Engine's grouped products, each with a workspace of its own */
+
+static gboolean
+has_experts (const PsiModel *model)
+{
+  gint64 experts = 0;
+
+  for (guint i = 0; i < model->kinds->len; i++)
+    experts += psi_model_kind (model, i)->expert_parameters;
+  return experts > 0;
+}
+
 /* Workspaces of matrix products, allocated by the first of them and kept: PyTorch gives each cuBLAS handle (one for the
  * forward, one for the thread of the backward) 32 MiB on Hopper or when deterministic (:4096:8), else 8.125 MiB
  * (:4096:2:16:8); Transformer Engine takes another 4 MiB, 32 MiB from Hopper on. Megatron without it has two handles
@@ -112,7 +124,8 @@ product_workspace_bytes (const PsiStep *step)
     return 0;
   if (!plan->memory->transformer_engine)
     return (plan->megatron ? 4 : 2) * handle_bytes;
-  return 2 * handle_bytes + (architecture >= PSI_ARCHITECTURE_HOPPER ? 32 << 20 : 4 << 20);
+  gint64 own_bytes = architecture >= PSI_ARCHITECTURE_HOPPER ? 32 << 20 : 4 << 20;
+  return 2 * handle_bytes + own_bytes * (has_experts (psi_step_model (step)) ? 1 + GROUPED_STREAMS : 1);
 }
 
 /* Transformer Engine hands autograd an empty 16-bit gradient for each shape of weight when the product has added the

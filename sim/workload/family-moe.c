@@ -10,11 +10,12 @@
  * h hidden, E experts, n experts per token, fe width of an expert, a heads, ql and kl ranks of queries and keys, dn,
  * dr, dv head dimensions without and with rotation and of values; S = tp with sequence parallelism, else 1. Kept per
  * token: routed copies of the input (2 n h), gate and up (4 n fe / t), product (2 n fe / t), expert outputs (2 n h /
- * S), router scores in fp32. Experts are split over expert_tp GPUs inside (tp unless told otherwise), over ep among
- * each other. With fewer than tp each GPU sends its T / tp tokens to experts anywhere in its dp, cp and tp ranks, and
- * expert_tp of them gather what came: rows = T n expert_tp / tp. Source: Jiang et al. 2024, DeepSeek-AI 2024,
- * transformers modeling_mixtral.py and modeling_deepseek_v3.py, Megatron-LM all-to-all dispatcher. Limits: balanced
- * routing (real imbalance makes the fullest GPU slower and larger); multi-token prediction is left out. */
+ * S; where the scores multiply the activation, none, but 2 n fe / t of one that is no gate), router scores in fp32.
+ * Experts are split over expert_tp GPUs inside (tp unless told otherwise), over ep among each other. With fewer than tp
+ * each GPU sends its T / tp tokens to experts anywhere in its dp, cp and tp ranks, and expert_tp of them gather what
+ * came: rows = T n expert_tp / tp. Source: Jiang et al. 2024, DeepSeek-AI 2024, transformers modeling_mixtral.py and
+ * modeling_deepseek_v3.py, Megatron-LM all-to-all dispatcher. Limits: balanced routing (real imbalance makes the
+ * fullest GPU slower and larger); multi-token prediction is left out. */
 #include "block.h"
 
 static void
@@ -121,8 +122,9 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   psi_lower_expert_adapters (lower, PSI_TARGET_UP, routed, model_rows, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
                              d->experts / ep);
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU, (double) inner);
+  gboolean scored = psi_block_memory (lower->lowering)->scored_activations;
   psi_lower_save (lower, inner * width *
-                             (!block->gated                                           ? 1
+                             (!block->gated                                           ? (scored ? 2 : 1)
                               : lower->lowering->megatron || lower->lowering->compile ? 2
                                                                                       : 3));
   if (psi_lower_wants_input (lower, PSI_TARGET_DOWN))
@@ -136,7 +138,8 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);
-  psi_lower_save (lower, local_routed_bytes); /* outputs, weighted by the router's scores */
+  if (!scored)
+    psi_lower_save (lower, local_routed_bytes); /* outputs, weighted by the router's scores */
   psi_block_residual (lower, block);
 }
 

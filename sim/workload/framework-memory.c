@@ -6,6 +6,9 @@
  *                     of the loss reuses, 2 + 4 bytes of a logit
  *   megatron-core     the same with Transformer Engine; its fused loss overwrites the 16-bit logits by their gradient;
  *                     linear.py and layernorm_linear.py save the quantised input, transposed, for the weight gradient
+ *                     moe/experts.py: the router's scores multiply the activation, so an activation that is no fused
+ *                     gate stays beside the product with them, and outputs of experts do not stay; grouped products
+ *                     have a workspace for each of 4 streams (get_multi_stream_cublas_workspace)
  *   megatron-bridge   perf_recipes/_common.py: grad_reduce_in_fp32 = False, cross_entropy_fusion_impl = te,
  *                     expandable segments in the environment of the recipes
  *   megatron-deepspeed  BF16_Optimizer: an fp32 sum of gradients, each bf16 gradient freed once it is added; fp16:
@@ -58,11 +61,11 @@ static const PsiFrameworkMemory rows[] = {
     .loss_chunks = 1, .whole_inputs = TRUE, .fsdp = 2 },
   { .name = "megatron-core",
     .gradient_bytes = { 4, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 6, .compiled_loss_bytes = { 6, 6 },
-    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .attention_copies = 1,
+    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .scored_activations = TRUE, .attention_copies = 1,
     .narrow_inputs = TRUE },
   { .name = "megatron-bridge",
     .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 4, .loss_peak_bytes = 4, .compiled_loss_bytes = { 4, 4 },
-    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .attention_copies = 1,
+    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .scored_activations = TRUE, .attention_copies = 1,
     .narrow_inputs = TRUE, .expandable = TRUE },
   { .name = "megatron-deepspeed",
     .gradient_bytes = { 4, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 6, .compiled_loss_bytes = { 6, 6 },

@@ -33,6 +33,7 @@ typedef struct
   gboolean whole_qkv;          /* values stay as a view of the product that made queries and keys as well, beside the
                                 * rotated ones; so do cos and sin of each token, looked up in every layer */
   gboolean stale_logits;       /* the logits of the micro-batch before stay until another one takes their place */
+  gboolean scored_activations; /* the router's scores multiply the activation inside an expert, not its output */
   guint stage_buffers;    /* so many x p micro-batches have room on all ranks of a pipeline but the last; 0: as many
                            * as the schedule has in flight */
   gboolean narrow_inputs; /* inputs of products in 8 bits or less are kept as such */
