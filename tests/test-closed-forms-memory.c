@@ -221,6 +221,37 @@ test_stage_buffers (void)
     }
 }
 
+/* Moments that come at the end of the first step take the place of activations, so that those of the second need more.
+ * Where they come before it, or nothing is cached, they make no difference. */
+static void
+test_late_moments (void)
+{
+  static const struct
+  {
+    const char *framework;
+    gboolean late, caches;
+  } rows[] = { { "pytorch", TRUE, TRUE }, { "megatron-deepspeed", FALSE, TRUE }, { "llm.c", FALSE, FALSE } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      gint64 cached[2];
+
+      for (guint o = 0; o < 2; o++)
+        {
+          g_autoptr (PsiReport) report =
+              run_flags (FALSE, "model=llama-2-7b machine=a100-sxm-80 gpus=8 plan=zero-1 micro_batch=2 framework=%s %s",
+                         rows[i].framework, o == 0 ? "optimizer=sgd" : "optimizer=adam");
+
+          cached[o] = plan_of (report)->reserved_bytes - plan_of (report)->peak_bytes;
+        }
+      if (rows[i].late)
+        g_assert_cmpint (cached[1] - cached[0], >, 256 << 20);
+      else
+        g_assert_cmpint (ABS (cached[1] - cached[0]), <=, 4 << 20); /* two segments of 2 MiB */
+      g_assert_true (rows[i].caches ? cached[0] > 2 << 20 : cached[0] <= 2 << 20);
+    }
+}
+
 /* What nvidia-smi shows before the first tensor, on top of what the allocator holds. */
 static void
 test_context (void)
@@ -248,6 +279,7 @@ main (int argc, char **argv)
   g_test_add_func ("/closed-forms/embedding/table-gradient", test_table_gradient);
   g_test_add_func ("/closed-forms/vocabulary/over-the-pipeline", test_vocabulary);
   g_test_add_func ("/closed-forms/pipeline/stage-buffers", test_stage_buffers);
+  g_test_add_func ("/closed-forms/device/late-moments", test_late_moments);
   g_test_add_func ("/closed-forms/device/context", test_context);
   return g_test_run ();
 }

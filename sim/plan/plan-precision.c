@@ -68,6 +68,8 @@ psi_plan_resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelS
     plan->optimizer_bytes_each = optimizers[o].moments_bytes * plan->parameter_bytes_each / 4;
   else
     plan->optimizer_bytes_each = optimizers[o].moments_bytes + (o > 0 && plan->parameter_bytes_each < 4 ? 4 : 0);
+  plan->moments_bytes_each =
+      plan->memory->plain_optimizer && !source->is_uniform ? plan->optimizer_bytes_each : optimizers[o].moments_bytes;
   plan->resting_parameter_bytes_each = plan->parameter_bytes_each;
   if (plan->fsdp && plan->parameter_bytes_each < 4 && plan->gradient_bytes_each == 4 && o > 0 &&
       !plan->memory->plain_optimizer)

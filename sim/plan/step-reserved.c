@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What PyTorch's caching allocator holds beyond what is allocated: the tensors of a rank's step replayed on it.
  *
- *   start       parameters, gradients, optimizer, workspaces: one allocation each
+ *   start       parameters, gradients, master copies, workspaces: one allocation each
  *   forward     of a layer: gathered parameters, working tensors, kept tensors, then what is not kept is freed
  *   backward    recomputed tensors, working tensors, unreduced gradients; everything of the layer is freed at its end
+ *
+ *   end         of the first step: the optimizer's moments, where activations were; then the second step, whose
+ *               activations find other holes
  *
  * in the order of the rank's token list, until as many backwards are done as parts can be in flight: from there on the
  * sizes repeat. Gathered parameters and unreduced gradients live in pools of their own, as FSDP's streams have them.
@@ -175,15 +178,91 @@ backward (Replay *replay, guint part, GArray *held)
     }
 }
 
+/* One step of the rank's list, until as many backwards are done as parts can be in flight; then all is given back. */
+static void
+run_step (Replay *replay)
+{
+  const PsiSchedule *schedule = replay->step->schedule;
+  const GArray *list = schedule->lists[replay->rank->list];
+  gsize n_held = (gsize) schedule->n_chunks * (gsize) schedule->micro_batches;
+  guint n_backwards = 0, most_backwards = MAX (replay->step->plan->pp, 1) * schedule->n_chunks + 2;
+
+  for (guint i = 0; i < list->len && n_backwards < most_backwards; i++)
+    {
+      const PsiToken *token = &g_array_index (list, PsiToken, i);
+      gsize index = (gsize) (token->chunk * schedule->micro_batches + token->micro_batch);
+
+      if (token->kind == PSI_TOKEN_UPDATE || index >= n_held)
+        continue;
+      guint part = psi_schedule_part (schedule, replay->rank->list, (guint) token->chunk);
+      if (replay->held[index] == NULL)
+        replay->held[index] = g_array_new (FALSE, FALSE, sizeof (Held));
+      if (token->kind == PSI_TOKEN_FORWARD)
+        forward (replay, part, replay->held[index]);
+      else if (token->kind != PSI_TOKEN_BACKWARD_INPUT)
+        {
+          backward (replay, part, replay->held[index]);
+          n_backwards++;
+        }
+    }
+  for (gsize i = 0; i < n_held; i++)
+    {
+      GArray *held = replay->held[i];
+
+      for (guint h = 0; held != NULL && h < held->len; h++)
+        psi_allocator_release (replay->allocator, g_array_index (held, Held, h).block);
+      if (held != NULL)
+        g_array_set_size (held, 0);
+    }
+  psi_allocator_release (replay->allocator, replay->gradient);
+  replay->gradient = 0;
+}
+
+/* What the optimizer makes at the end of the first step, not before it: all but a master copy. */
+static gint64
+late_optimizer_bytes (const PsiStep *step, const PsiStepRank *rank)
+{
+  const PsiPlan *plan = step->plan;
+
+  if (plan->memory->early_moments || plan->optimizer_bytes_each <= 0)
+    return 0;
+  return (gint64) ((double) rank->base[PSI_MEMORY_OPTIMIZER] * plan->moments_bytes_each / plan->optimizer_bytes_each);
+}
+
+/* Two moments, tensor by tensor, where activations were: embedding and head are one matrix each, blocks four. */
+static void
+take_moments (Replay *replay, gint64 bytes)
+{
+  const PsiModel *model = replay->rank->shape->model;
+  const PsiStep *step = replay->step;
+  double all = 0;
+
+  for (guint pass = 0; pass < 2; pass++)
+    for (guint c = 0; c < step->schedule->n_chunks && (pass == 0 || all > 0); c++)
+      {
+        guint part = psi_schedule_part (step->schedule, replay->rank->list, c);
+
+        for (guint l = step->partition.first[part]; l < step->partition.first[part + 1]; l++)
+          {
+            const PsiLayerKind *kind = psi_layer_kind (model, l);
+            double trained = (double) psi_layer_trained (kind);
+            guint tensors = kind->never_recomputed ? 1 : 4;
+
+            all += pass == 0 ? trained : 0;
+            for (guint i = 0; pass == 1 && i < 2 * tensors; i++)
+              take (replay, 0, (gint64) ((double) bytes * trained / all / (2 * tensors)));
+          }
+      }
+}
+
 gint64
 psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capacity_bytes)
 {
   const PsiSchedule *schedule = step->schedule;
-  const GArray *list = schedule->lists[rank->list];
   gsize n_held = (gsize) schedule->n_chunks * (gsize) schedule->micro_batches;
-  guint n_backwards = 0, most_backwards = MAX (step->plan->pp, 1) * schedule->n_chunks + 2;
 
-  if (step->plan->cyclic || step->plan->keeps_all || psi_step_model (step)->is_uniform)
+  if (step->plan->cyclic || step->plan->keeps_all || psi_step_model (step)->is_uniform ||
+      step->plan->memory->static_memory)
     return 0;
   g_autoptr (PsiAllocator) allocator = psi_allocator_new (capacity_bytes, step->plan->memory->expandable);
   Replay replay = { .allocator = allocator,
@@ -192,26 +271,16 @@ psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capac
                     .held = g_new0 (GArray *, n_held),
                     .gathered = g_array_new (FALSE, FALSE, sizeof (PsiBlockId)),
                     .resident = g_new0 (PsiBlockId, rank->shape->model->layers->len) };
-  for (guint c = 0; c < PSI_N_MEMORY; c++)
-    take (&replay, 0, rank->base[c]);
-  for (guint i = 0; i < list->len && n_backwards < most_backwards; i++)
-    {
-      const PsiToken *token = &g_array_index (list, PsiToken, i);
-      gsize index = (gsize) (token->chunk * schedule->micro_batches + token->micro_batch);
+  gint64 late_bytes = late_optimizer_bytes (step, rank);
 
-      if (token->kind == PSI_TOKEN_UPDATE || index >= n_held)
-        continue;
-      guint part = psi_schedule_part (schedule, rank->list, (guint) token->chunk);
-      if (replay.held[index] == NULL)
-        replay.held[index] = g_array_new (FALSE, FALSE, sizeof (Held));
-      if (token->kind == PSI_TOKEN_FORWARD)
-        forward (&replay, part, replay.held[index]);
-      else if (token->kind != PSI_TOKEN_BACKWARD_INPUT)
-        {
-          backward (&replay, part, replay.held[index]);
-          n_backwards++;
-        }
+  for (guint c = 0; c < PSI_N_MEMORY; c++)
+    take (&replay, 0, rank->base[c] - (c == PSI_MEMORY_OPTIMIZER ? late_bytes : 0));
+  if (late_bytes > 0)
+    {
+      run_step (&replay);
+      take_moments (&replay, late_bytes);
     }
+  run_step (&replay);
   for (gsize i = 0; i < n_held; i++)
     if (replay.held[i] != NULL)
       g_array_unref (replay.held[i]);

@@ -12,7 +12,7 @@
  *   megatron-bridge   perf_recipes/_common.py: grad_reduce_in_fp32 = False, cross_entropy_fusion_impl = te,
  *                     expandable segments in the environment of the recipes
  *   megatron-deepspeed  BF16_Optimizer: an fp32 sum of gradients, each bf16 gradient freed once it is added; fp16:
- *                     gradients only
+ *                     gradients only; initialize_optimizer_states makes the moments before the first step
  *   megatron-eager    16-bit gradients: a model of 13 billion parameters on one A100 of 80 GB trains (with 6 bytes of
  *                     parameter and gradient it would not start). Aleph-Alpha/scaling: losses/cross_entropy.py makes
  *                     PyTorch's loss of gathered logits in fp32, of which the 16-bit logits and the log-softmax stay;
@@ -61,13 +61,13 @@ static const PsiFrameworkMemory rows[] = {
     .loss_chunks = 1, .whole_inputs = TRUE, .fsdp = 2 },
   { .name = "megatron-core",
     .gradient_bytes = { 4, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 6, .compiled_loss_bytes = { 6, 6 },
-    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .scored_activations = TRUE, .attention_copies = 1,
-    .narrow_inputs = TRUE },
+    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .attention_copies = 1,
+    .scored_activations = TRUE, .narrow_inputs = TRUE },
   { .name = "megatron-bridge",
     .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 4, .loss_peak_bytes = 4, .compiled_loss_bytes = { 4, 4 },
-    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .scored_activations = TRUE, .attention_copies = 1,
-    .narrow_inputs = TRUE, .expandable = TRUE },
-  { .name = "megatron-deepspeed",
+    .fused_loss_bytes = 4, .loss_chunks = 1, .transformer_engine = TRUE, .attention_copies = 1,
+    .scored_activations = TRUE, .narrow_inputs = TRUE, .expandable = TRUE },
+  { .name = "megatron-deepspeed", .early_moments = TRUE,
     .gradient_bytes = { 4, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 6, .compiled_loss_bytes = { 6, 6 },
     .fused_loss_bytes = 5, .loss_chunks = 1, .keeps_outputs = TRUE },
   { .name = "megatron-eager",
@@ -90,11 +90,11 @@ static const PsiFrameworkMemory rows[] = {
   { .name = "torchtune",
     .gradient_bytes = { 2, 2 }, .plain_optimizer = TRUE, .loss_kept_bytes = 4, .loss_peak_bytes = 12,
     .compiled_loss_bytes = { 2, 4 }, .loss_chunks = 8, .fsdp = 2, .chunks_stay = TRUE },
-  { .name = "oneflow",
+  { .name = "oneflow", .static_memory = TRUE,
     .gradient_bytes = { 2, 2 }, .bucket_copy_bytes = 2, .loss_kept_bytes = 4, .loss_peak_bytes = 4,
     .compiled_loss_bytes = { 4, 4 }, .loss_chunks = 1, .whole_inputs = TRUE, .sharded_loss_bytes = { 14, 14 },
     .stage_buffers = 2 },
-  { .name = "llm.c",
+  { .name = "llm.c", .static_memory = TRUE,
     .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 2, .loss_peak_bytes = 2, .compiled_loss_bytes = { 2, 2 },
     .loss_chunks = 1, .residual_inputs = TRUE },
   /* clang-format on */

@@ -34,6 +34,8 @@ typedef struct
                                 * rotated ones; so do cos and sin of each token, looked up in every layer */
   gboolean stale_logits;       /* the logits of the micro-batch before stay until another one takes their place */
   gboolean scored_activations; /* the router's scores multiply the activation inside an expert, not its output */
+  gboolean early_moments;      /* the optimizer makes its state before the first step, not at its end */
+  gboolean static_memory;      /* planned before the run: no allocator caches anything */
   guint stage_buffers;    /* so many x p micro-batches have room on all ranks of a pipeline but the last; 0: as many
                            * as the schedule has in flight */
   gboolean narrow_inputs; /* inputs of products in 8 bits or less are kept as such */
