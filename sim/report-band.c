@@ -9,7 +9,7 @@
  *
  *   kernels     work and waiting for work of others, where the GPU decides: band_low and band_high of the machine, from
  *               steps in which hardly anything else takes time
- *   start-up    the same work: launches x { 12, 8 } us, what begins and ends a kernel. Steps of kernels of 60 to 160 us
+ *   start-up    the same work: launches x { 14, 7 } us, what begins and ends a kernel. Steps of kernels of 60 to 160 us
  *               (vTrain's smaller models) come out 9 % shorter than predicted and scatter by as much; those of kernels
  *               of 400 us and more do neither
  *   host        what a slower or faster host changes, kind of layer by kind of layer: max (GPU, factor x host) instead
@@ -17,8 +17,8 @@
  *   links       exposed communication in a node, 30 % less to 50 % more: NCCL's constants against nccl-tests, and steps
  *               of tensor-parallel groups; between nodes, 10 % less to 40 % more: networks differ, and few runs say
  *               what else is on theirs
- *   pipeline    over several nodes, 1 % less to 12 % more of the step: its messages are waited for by all stages after
- *               it; BLOOM's pipelines on 48 nodes scatter by as much
+ *   pipeline    over several nodes, 1 % less to 11 % more of the step: its messages are waited for by all stages after
+ *               it. Of 672 such steps of 7 sources one in ten took 20 % longer than predicted, one in ten 7 % less
  *
  * Assumes causes that do not depend on each other. The figures were chosen by hand for steps of all sources together,
  * half of the rows at a time. Limits: runs that are degraded, and costs nobody knows of, are not in it; a machine whose
@@ -34,9 +34,9 @@ typedef struct
   double low, high;
 } Range;
 
-static const Range start_up_us = { 12, 8 };
+static const Range start_up_us = { 14, 7 };
 static const Range inside = { 0.3, 0.5 }, between = { 0.1, 0.4 };
-static const Range pipeline = { 0.01, 0.12 };
+static const Range pipeline = { 0.01, 0.11 };
 /* Of a kernel's own time at most. */
 #define START_UP_MOST 0.5
 
