@@ -7,7 +7,7 @@
  * whole pass of a layer does the slower of the two decide (small models become launch-bound). What the GPU waits for
  * its host is spread over the pass by calls; where the host awaits each kernel (CUDA_LAUNCH_BLOCKING=1) both add up. A
  * collective costs the host COLLECTIVE_CALLS kernels: output tensor, work object, two events and two waits between
- * streams (ProcessGroupNCCL), about 60 us, in every framework the same, and what checks of it cost (step-host.c).
+ * streams (ProcessGroupNCCL), at most 60 us, in every framework the same, and what checks of it cost (step-host.c).
  * Kernel times come from hwmodel, those of matrix products and attention at the clock of a GPU in training. Kernels of
  * FIXED time launch nothing.
  *
@@ -22,6 +22,7 @@
 #include "step.h"
 
 #define COLLECTIVE_CALLS 5
+#define COLLECTIVE_MOST_S 60e-6
 
 typedef struct
 {
@@ -130,7 +131,7 @@ stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *
   if (segment->comm == PSI_COMM_NONE)
     return stretch;
   stretch.comm_s = collective_s (plan, machine, segment->comm, segment);
-  stretch.work.host_s += COLLECTIVE_CALLS * issue_s + psi_step_check_s (plan, plan->tp);
+  stretch.work.host_s += MIN (COLLECTIVE_CALLS * issue_s, COLLECTIVE_MOST_S) + psi_step_check_s (plan, plan->tp);
   if (segment->beside_n > 0)
     stretch.beside = work_of (plan, machine, kind, segment->beside_first, segment->beside_n, NULL);
   if (stretch.comm_s > 0 && stretch.before)
@@ -150,7 +151,7 @@ stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *
     {
       stretch.again = work_of (plan, machine, kind, end - segment->again_n, segment->again_n, NULL);
       stretch.gather_s = collective_s (plan, machine, PSI_COMM_ALL_GATHER, segment);
-      stretch.work.host_s += COLLECTIVE_CALLS * issue_s + psi_step_check_s (plan, plan->tp);
+      stretch.work.host_s += MIN (COLLECTIVE_CALLS * issue_s, COLLECTIVE_MOST_S) + psi_step_check_s (plan, plan->tp);
     }
   return stretch;
 }
