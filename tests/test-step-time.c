@@ -419,6 +419,11 @@ test_band_causes (void)
   g_assert_cmpfloat (above (TINY "framework=megatron"), >, 0.3);
   g_assert_cmpfloat (above (TINY "framework=megatron"), <, 0.55);
   g_assert_cmpfloat (above (TINY "framework=megatron-deepspeed"), <, 0.15);
+#define DENSE                                                                                                          \
+  "model=custom family=llama layers=4 hidden=4096 heads=32 ffn=28672 vocab=32000 machine=h100 sequence=4096 "
+#define ROUTED DENSE "experts=8 experts_per_token=2 "
+  g_assert_cmpfloat (above (ROUTED "family=moe optimizer=sgd"), >, 0.15);
+  g_assert_cmpfloat (above (DENSE "optimizer=sgd"), <, 0.12);
   double alone = above ("model=llama-2-7b machine=a100 plan=zero-3 gpus=8 micro_batch=1 sequence=256");
   double nodes = above ("model=llama-2-7b machine=a100 plan=zero-3 gpus=8 micro_batch=1 sequence=256 gpus_per_node=1");
 
