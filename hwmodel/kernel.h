@@ -33,6 +33,7 @@ typedef struct
   PsiKernelKind kind;
   PsiDtype dtype;
   guint32 launches;  /* kernels the framework launches for it, at least 1; each pays launch and host cost */
+  gboolean varies;   /* its size is known only while the step runs: no graph can record it */
   gboolean causal;   /* ATTENTION: only half of the scores are computed */
   gboolean backward; /* ATTENTION: the backward kernel (2.5 x the forward FLOPs) */
   guint generation;  /* ATTENTION: of FlashAttention: 1, 2 (0 = 2), 3 (from Hopper on, else 2) */

@@ -151,6 +151,15 @@ psi_plan_report_fill (const char *name, const PsiStep *step, const PsiRun *run, 
           g_array_index (plan->ranks, PsiRankReport, plan->main_rank).time_ps[PSI_TIME_COMPUTE])
         plan->main_rank = i;
     }
+  /* Shared GPUs take turns: who waits for whose host is not known then. */
+  if (step->schedule->pool == NULL && plan->main_rank < step->n_ranks)
+    {
+      const PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, plan->main_rank);
+
+      plan->host_wait_ps = MIN (psi_step_host_wait_ps (step, &step->ranks[plan->main_rank]),
+                                row->time_ps[PSI_TIME_COMPUTE] + row->time_ps[PSI_TIME_RECOMPUTE]);
+    }
+  plan->graphs = step->plan->graphs != PSI_GRAPHS_NONE;
   plan->bubble_fraction = run->period_ps > 0 ? (double) bubble_ps / ((double) run->period_ps * plan->gpus) : 0;
   psi_report_fill_traffic (plan, step, run, equals.gpus, origin_ps, curves);
   fill_throughput (plan, step);
@@ -186,6 +195,8 @@ psi_plan_report_set_trials (PsiPlanReport *plan, const PsiStep *step, const PsiT
   PsiTime run_ps = plan->step_time_ps;
 
   plan->trials = *trials;
+  plan->host_wait_ps =
+      run_ps > 0 ? (gint64) ((double) plan->host_wait_ps / (double) run_ps * trials->mean_s * 1e12) : 0;
   plan->step_time_ps = psi_time_from_s (trials->mean_s);
   for (guint i = 0; i < plan->ranks->len; i++)
     {

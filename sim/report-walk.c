@@ -121,6 +121,7 @@ walk_time (const PsiPlanReport *plan, PsiReportSink *sink)
   sink->begin (sink, "time_detail", '{');
   sink->integer (sink, "rank", main_rank->rank);
   put_exposed (sink, main_rank->exposed_ps);
+  sink->seconds (sink, "host_wait_s", plan->host_wait_ps);
   sink->begin (sink, "ranks", '[');
   for (guint i = 0; i < plan->ranks->len; i++)
     {

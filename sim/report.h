@@ -161,7 +161,9 @@ typedef struct
   gint64 window_ps;                         /* that spans cover, where ranks run at paces of their own; 0: the step */
   double step_time_low_s, step_time_high_s; /* NAN = not known (null) */
   PsiTrials trials;
-  guint main_rank; /* index into ranks: the one whose time is reported */
+  guint main_rank;     /* index into ranks: the one whose time is reported */
+  gint64 host_wait_ps; /* of its compute and recompute: the GPU waits for its host to issue kernels */
+  gboolean graphs;     /* kernels are recorded in CUDA graphs */
   double bubble_fraction;
 
   double samples_per_s, tokens_per_s, model_tflops_per_gpu; /* NAN where it does not apply */

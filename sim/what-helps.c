@@ -12,6 +12,7 @@
 #define PRECISION 0.0144 /* octaves: 1 % */
 #define MOST_STEPS 8     /* a degree is raised to at most so many times its value */
 #define MOST_VALUES 512  /* of a degree, up or down */
+#define WAITING 0.01     /* of a step that the GPU waits for its host: recording kernels is tried */
 #define BUSY_GPUS 2      /* fewer at work on average: one might do as much */
 
 static PsiPlanReport *
@@ -101,6 +102,24 @@ set_number (PsiSettings *settings, PsiKeyId key, guint64 value)
   return psi_settings_set (settings, key, text, "what would help", NULL);
 }
 
+/* Simulate what was changed to `set`; a row if that is a plan, on `gpus` GPUs. */
+static gboolean
+add_degree (PsiWhatHelps *helps, const PsiSettings *changed, const char *set, guint gpus)
+{
+  g_autoptr (PsiPlanReport) plan = simulate (changed, 1, 1);
+
+  if (plan == NULL || plan->gpus != gpus)
+    return FALSE;
+  PsiDegreeHelp row = { .set = g_strdup (set),
+                        .gpus = plan->gpus,
+                        .verdict = plan->verdict,
+                        .peak_bytes = plan->peak_bytes,
+                        .step_time_ps = plan->step_time_ps,
+                        .samples_per_s = plan->samples_per_s };
+  g_array_append_val (helps->degrees, row);
+  return TRUE;
+}
+
 /* Simulate with these keys set; a row if that is a plan, on `gpus` GPUs. */
 static gboolean
 try_settings (PsiWhatHelps *helps, const PsiSettings *settings, const Setting *set, guint n, guint gpus)
@@ -115,17 +134,25 @@ try_settings (PsiWhatHelps *helps, const PsiSettings *settings, const Setting *s
       g_string_append_printf (text, "%s%s=%" G_GUINT64_FORMAT, i > 0 ? " " : "", psi_keys[set[i].key].name,
                               set[i].value);
     }
-  g_autoptr (PsiPlanReport) plan = simulate (changed, 1, 1);
-  if (plan == NULL || plan->gpus != gpus)
-    return FALSE;
-  PsiDegreeHelp row = { .set = g_strdup (text->str),
-                        .gpus = plan->gpus,
-                        .verdict = plan->verdict,
-                        .peak_bytes = plan->peak_bytes,
-                        .step_time_ps = plan->step_time_ps,
-                        .samples_per_s = plan->samples_per_s };
-  g_array_append_val (helps->degrees, row);
-  return TRUE;
+  return add_degree (helps, changed, text->str, gpus);
+}
+
+/* Kernels recorded in CUDA graphs, for a plan whose GPUs wait for their hosts. */
+static void
+try_graphs (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *plan, const PsiPlanReport *report)
+{
+  static const char *const values[] = { "yes", "step" };
+
+  if (plan->graphs != PSI_GRAPHS_NONE || (double) report->host_wait_ps < WAITING * (double) report->step_time_ps)
+    return;
+  for (guint i = 0; i < G_N_ELEMENTS (values); i++)
+    {
+      g_autoptr (PsiSettings) changed = psi_settings_copy (settings);
+      g_autofree char *set = g_strdup_printf ("cuda_graphs=%s", values[i]);
+
+      if (psi_settings_set (changed, PSI_KEY_CUDA_GRAPHS, values[i], "what would help", NULL))
+        add_degree (helps, changed, set, report->gpus);
+    }
 }
 
 /* What a degree of a plan may become. */
@@ -314,6 +341,7 @@ psi_what_helps (const PsiSettings *settings, PsiPlanReport *report)
   add_links (helps, calm, machine, report->gpus);
   if (!plan->cyclic && plan->file == NULL && !plan->keeps_all && plan->worker_batches == NULL)
     add_degrees (helps, calm, plan, machine, report->gpus);
+  try_graphs (helps, calm, plan, report);
   g_autoptr (PsiPlanReport) one = simulate_one (calm, plan);
   if (one == NULL)
     return;

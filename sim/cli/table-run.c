@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define PAGE_WIDTH 100
+#define HOST_SHARE 0.05 /* of a step that is worth a line */
 #define BAR_WIDTH 40
 #define MAX_CLASSES 16 /* more rows of memory only with -v */
 
@@ -224,6 +225,15 @@ append_time (GString *out, const PsiPlanReport *plan, const PsiTerminal *termina
     {
       g_autofree char *bubble = psi_format_percent (plan->bubble_fraction);
       g_string_append_printf (out, "  bubble over all GPUs: %s of their time\n", bubble);
+    }
+  if ((double) plan->host_wait_ps >= HOST_SHARE * step)
+    {
+      g_autofree char *share = psi_format_percent ((double) plan->host_wait_ps / step);
+      g_autofree char *text =
+          g_strdup_printf ("  %s of the step the GPU waits for its host to issue kernels: %s", share,
+                           plan->graphs ? "they are not all recorded, or too short for what is left"
+                                        : "cuda_graphs=yes records them, larger micro-batches make them longer");
+      psi_append_wrapped (out, text, 2, PAGE_WIDTH);
     }
   if (isfinite (plan->step_time_low_s) && isfinite (plan->step_time_high_s))
     {

@@ -54,6 +54,29 @@ psi_plan_check_zero (const PsiPlan *plan, const PsiSettings *s, GError **error)
   return FALSE;
 }
 
+gboolean
+psi_plan_check_graphs (const PsiPlan *plan, const PsiSettings *s, GError **error)
+{
+  const char *where = psi_settings_where (s, PSI_KEY_CUDA_GRAPHS), *graphs = psi_settings_text (s, PSI_KEY_CUDA_GRAPHS);
+
+  if (plan->graphs == PSI_GRAPHS_NONE)
+    return TRUE;
+  if (plan->offload == PSI_OFFLOAD_ACTIVATIONS || plan->offload == PSI_OFFLOAD_PARAMETERS)
+    g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
+                 "%s: '%s' does not go with offload '%s': tensors have to stay where they were recorded (allowed: no)",
+                 where, graphs, psi_settings_text (s, PSI_KEY_OFFLOAD));
+  else if (plan->graphs == PSI_GRAPHS_LAYERS && plan->zero == 3)
+    g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
+                 "%s: '%s' does not go with zero 3, which gathers parameters to places that change (allowed: no step)",
+                 where, graphs);
+  else if (plan->worker_batches != NULL || plan->asynchronous)
+    g_set_error (error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES, "%s: '%s' does not go with %s (allowed: no)", where,
+                 graphs, plan->asynchronous ? "workers that do not wait" : "worker_batches");
+  else
+    return TRUE;
+  return FALSE;
+}
+
 /* ---- Numbers that are more than what they count ---- */
 
 static double

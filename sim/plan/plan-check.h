@@ -5,6 +5,8 @@
 
 /* Does `zero` go with the rest of the plan? The error blames what was written. */
 gboolean psi_plan_check_zero (const PsiPlan *plan, const PsiSettings *settings, GError **error);
+/* Does `cuda_graphs`? */
+gboolean psi_plan_check_graphs (const PsiPlan *plan, const PsiSettings *settings, GError **error);
 /* Is a written number more than what it counts, layers or tokens? */
 gboolean psi_plan_check_counts (const PsiPlan *plan, const PsiSettings *settings, const PsiModelSource *source,
                                 GError **error);

@@ -12,6 +12,7 @@ G_DEFINE_QUARK (psi_plan_error, psi_plan_error)
 
 static const char *const recompute_names[] = { "none", "selective", "full", NULL };
 static const char *const vocabulary_names[] = { "no", "vocab-1", "vocab-2", "interlaced", NULL };
+static const char *const graphs_names[] = { "no", "yes", "step", NULL };
 static const char *const offload_names[] = { "none", "optimizer", "activations", "parameters", NULL };
 
 #define DEFAULT_STAGES 4
@@ -368,6 +369,7 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   if (plan->collective_checks && !psi_settings_has (s, PSI_KEY_COLLECTIVE_CHECKS))
     psi_plan_assume (plan,
                      "collective_checks = yes, as the framework launches tensor-parallel pipelines over several nodes");
+  plan->graphs = (PsiGraphs) psi_plan_index_of (graphs_names, psi_settings_text (s, PSI_KEY_CUDA_GRAPHS));
   plan->overlap_grads = psi_settings_has (s, PSI_KEY_OVERLAP_GRADS) ? psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS)
                                                                     : plan->framework->overlap_grads;
   plan->grad_clip = psi_settings_has (s, PSI_KEY_GRAD_CLIP)
@@ -388,7 +390,7 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
                        "'%u' does not divide dp x cp = %u", plan->shard_group, plan->dp * plan->cp);
       return NULL;
     }
-  if (!psi_plan_check_zero (plan, s, error))
+  if (!psi_plan_check_zero (plan, s, error) || !psi_plan_check_graphs (plan, s, error))
     return NULL;
   if (plan->zero > 0 && plan->schedule->copies > 1)
     {

@@ -31,6 +31,14 @@ typedef enum
   PSI_OFFLOAD_PARAMETERS
 } PsiOffload;
 
+/* What is recorded in CUDA graphs. */
+typedef enum
+{
+  PSI_GRAPHS_NONE,
+  PSI_GRAPHS_LAYERS, /* each layer's forward and backward */
+  PSI_GRAPHS_STEP    /* everything but the optimizer, in one */
+} PsiGraphs;
+
 typedef struct
 {
   const PsiNamedPlan *named;     /* NULL: only keys */
@@ -68,6 +76,7 @@ typedef struct
   double moments_bytes_each;        /* of them, what is no master copy of the parameters */
   double optimizer_traffic_each;    /* bytes read and written per element by one update */
   gboolean grad_clip, overlap_grads, megatron, flash, compile;
+  PsiGraphs graphs;
   const PsiFramework *framework;
   const PsiFrameworkMemory *memory;
   guint extra_gradient_bytes_each; /* per element: copies of gradients that nobody sends */

@@ -9,7 +9,7 @@
  * collective costs the host COLLECTIVE_CALLS kernels: output tensor, work object, two events and two waits between
  * streams (ProcessGroupNCCL), at most 60 us, in every framework the same, and what checks of it cost (step-host.c).
  * Kernel times come from hwmodel, those of matrix products and attention at the clock of a GPU in training. Kernels of
- * FIXED time launch nothing.
+ * FIXED time launch nothing. What is recorded in CUDA graphs is not issued one by one: step-graphs.c.
  *
  *   work W beside a collective of time C:   W' = min (W / (1 - s), W + s C)
  *
@@ -29,13 +29,38 @@ typedef struct
   double gpu_s, host_s, launches;
 } Work;
 
+/* Seconds of the host for one kernel, of a framework like all of its base. */
+static double
+base_issue_s (const PsiPlan *plan, const PsiMachine *machine)
+{
+  return psi_time_to_s (plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch);
+}
+
+/* Is a kernel launched with the graph it is recorded in? */
+static gboolean
+is_in_graph (const PsiStepGraphs *graphs, const PsiKernel *kernel)
+{
+  return graphs->recorded && (graphs->whole || !kernel->varies);
+}
+
+/* A collective: does the host issue it by itself? */
+static gboolean
+is_issued (const PsiStepGraphs *graphs, const PsiLayerKind *kind, const PsiSegment *segment)
+{
+  guint last = segment->first_kernel + segment->n_kernels;
+
+  if (!graphs->recorded || graphs->whole)
+    return !graphs->recorded;
+  return segment->comm_group == PSI_GROUP_EP ||
+         (segment->n_kernels > 0 && g_array_index (kind->kernels, PsiKernel, last - 1).varies);
+}
+
 static Work
-work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, guint first, guint n,
-         double *ret_flops)
+work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, const PsiStepGraphs *graphs,
+         guint first, guint n, double *ret_flops)
 {
   Work work = { 0, 0, 0 };
-  gint64 issue_ps = plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch;
-  double issue_s = psi_time_to_s (issue_ps), operator_s = issue_s * plan->framework->host_factor;
+  double issue_s = base_issue_s (plan, machine), operator_s = issue_s * plan->framework->host_factor;
 
   for (guint i = first; i < first + n; i++)
     {
@@ -45,6 +70,13 @@ work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kin
 
       if (kernel->kind == PSI_KERNEL_GEMM || kernel->kind == PSI_KERNEL_ATTENTION)
         kernel_s /= machine->gpu.training_clock;
+      if (ret_flops != NULL)
+        *ret_flops += kernel->flops;
+      if (is_in_graph (graphs, kernel) && kernel->kind != PSI_KERNEL_FIXED)
+        {
+          work.gpu_s += MAX (kernel_s - kernel->launches * graphs->gap_s, 0);
+          continue;
+        }
       work.gpu_s += kernel_s;
       /* Equal products of many experts come from one call: what the framework does about it, it does once. */
       if (kernel->kind == PSI_KERNEL_GEMM && operator_s > issue_s)
@@ -52,8 +84,6 @@ work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kin
       else if (kernel->kind != PSI_KERNEL_FIXED)
         work.host_s += (double) kernel->launches * operator_s;
       work.launches += kernel->kind != PSI_KERNEL_FIXED ? (double) kernel->launches : 0;
-      if (ret_flops != NULL)
-        *ret_flops += kernel->flops;
     }
   return work;
 }
@@ -100,10 +130,10 @@ typedef struct
 
 /* Products cut along their rows, one piece for each member of the group. Each piece is a kernel of its own. */
 static void
-cut (Stretch *stretch, const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, guint first, guint n,
-     double issue_s)
+cut (Stretch *stretch, const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind,
+     const PsiStepGraphs *graphs, guint first, guint n, double issue_s)
 {
-  stretch->whole_s = work_of (plan, machine, kind, first, n, NULL).gpu_s;
+  stretch->whole_s = work_of (plan, machine, kind, graphs, first, n, NULL).gpu_s;
   for (guint i = first; i < first + n; i++)
     {
       PsiKernel piece = g_array_index (kind->kernels, PsiKernel, i);
@@ -115,25 +145,32 @@ cut (Stretch *stretch, const PsiPlan *plan, const PsiMachine *machine, const Psi
       piece_s = psi_gpu_kernel_s (&machine->gpu, &piece);
       if (piece.kind == PSI_KERNEL_GEMM)
         piece_s /= machine->gpu.training_clock;
+      if (is_in_graph (graphs, &piece))
+        piece_s = MAX (piece_s - piece.launches * graphs->gap_s, 0);
+      else
+        stretch->work.host_s += (plan->tp - 1) * piece.launches * issue_s;
       stretch->pieces_s += plan->tp * piece_s;
-      stretch->work.host_s += (plan->tp - 1) * piece.launches * issue_s;
     }
 }
 
 static Stretch
-stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, const PsiSegment *segment,
-            double issue_s, double *flops)
+stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, const PsiStepGraphs *graphs,
+            const PsiSegment *segment, double *flops)
 {
+  double issue_s = base_issue_s (plan, machine);
+  double calls_s = is_issued (graphs, kind, segment)
+                       ? MIN (COLLECTIVE_CALLS * issue_s, COLLECTIVE_MOST_S) + psi_step_check_s (plan, plan->tp)
+                       : 0;
   Stretch stretch = { .before = segment->pieces_before_n > 0 };
   guint end = segment->first_kernel + segment->n_kernels;
 
-  stretch.work = work_of (plan, machine, kind, segment->first_kernel, segment->n_kernels, flops);
+  stretch.work = work_of (plan, machine, kind, graphs, segment->first_kernel, segment->n_kernels, flops);
   if (segment->comm == PSI_COMM_NONE)
     return stretch;
   stretch.comm_s = collective_s (plan, machine, segment->comm, segment);
-  stretch.work.host_s += MIN (COLLECTIVE_CALLS * issue_s, COLLECTIVE_MOST_S) + psi_step_check_s (plan, plan->tp);
+  stretch.work.host_s += calls_s;
   if (segment->beside_n > 0)
-    stretch.beside = work_of (plan, machine, kind, segment->beside_first, segment->beside_n, NULL);
+    stretch.beside = work_of (plan, machine, kind, graphs, segment->beside_first, segment->beside_n, NULL);
   if (stretch.comm_s > 0 && stretch.before)
     {
       const PsiKernel sum = { .kind = PSI_KERNEL_MEMORY,
@@ -142,26 +179,28 @@ stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *
                               .batch = 1,
                               .bytes = (double) segment->comm_bytes * (1 + 1.0 / plan->tp) };
 
-      cut (&stretch, plan, machine, kind, end - segment->pieces_before_n, segment->pieces_before_n, issue_s);
+      cut (&stretch, plan, machine, kind, graphs, end - segment->pieces_before_n, segment->pieces_before_n, issue_s);
       stretch.sum_s = psi_gpu_kernel_s (&machine->gpu, &sum);
     }
   else if (stretch.comm_s > 0 && segment->pieces_after_n > 0)
-    cut (&stretch, plan, machine, kind, end, segment->pieces_after_n, issue_s);
+    cut (&stretch, plan, machine, kind, graphs, end, segment->pieces_after_n, issue_s);
   if (segment->again_n > 0)
     {
-      stretch.again = work_of (plan, machine, kind, end - segment->again_n, segment->again_n, NULL);
+      stretch.again = work_of (plan, machine, kind, graphs, end - segment->again_n, segment->again_n, NULL);
       stretch.gather_s = collective_s (plan, machine, PSI_COMM_ALL_GATHER, segment);
-      stretch.work.host_s += MIN (COLLECTIVE_CALLS * issue_s, COLLECTIVE_MOST_S) + psi_step_check_s (plan, plan->tp);
+      stretch.work.host_s += calls_s;
     }
   return stretch;
 }
 
 /* Passes that follow without a break, first .. last, of one layer. */
 static PsiRace
-cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind, guint first,
-             guint last)
+cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind,
+             const PsiStepGraphs *graphs, guint first, guint last)
 {
-  gint64 issue_ps = plan->megatron ? machine->host.issue_ps_megatron : machine->host.issue_ps_pytorch;
+  PsiKernel copy = { .kind = PSI_KERNEL_MEMORY,
+                     .launches = 1,
+                     .bytes = 2 * graphs->copied_bytes[first != PSI_PASS_FORWARD] };
   PsiRace race = { 0, 0, 0 };
   g_autoptr (GArray) stretches = g_array_new (FALSE, FALSE, sizeof (Stretch));
 
@@ -169,7 +208,14 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
     for (guint i = 0; i < kind->segments[pass]->len; i++)
       {
         const PsiSegment *segment = &g_array_index (kind->segments[pass], PsiSegment, i);
-        Stretch stretch = stretch_of (plan, machine, kind, segment, psi_time_to_s (issue_ps), &cost->flops[pass]);
+        Stretch stretch = stretch_of (plan, machine, kind, graphs, segment, &cost->flops[pass]);
+
+        if (stretches->len == 0 && graphs->calls > 0)
+          {
+            stretch.work.gpu_s += psi_gpu_kernel_s (&machine->gpu, &copy);
+            stretch.work.host_s += graphs->calls * base_issue_s (plan, machine) * plan->framework->host_factor;
+            stretch.work.launches += graphs->calls;
+          }
 
         double hidden_s = stretch.pieces_s > 0 ? stretch.pieces_s * (plan->tp - 1) / plan->tp : stretch.beside.gpu_s;
 
@@ -195,6 +241,7 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
         double first_s = stretch->pieces_s / plan->tp, own_s = stretch->work.gpu_s - moved_s;
 
         cost->pass_ps[pass] += psi_time_from_s (stretch->work.gpu_s + late * stretch->work.host_s);
+        cost->host_wait_ps[pass] += psi_time_from_s (late * stretch->work.host_s);
         moved_s = stretch->before ? -stretch->sum_s : stretch->whole_s - first_s;
         if (stretch->before)
           own_s -= stretch->whole_s - first_s;
@@ -211,14 +258,17 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
 }
 
 static void
-cost_kind (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kind)
+cost_kind (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, const PsiModel *model,
+           const PsiLayerKind *kind)
 {
+  PsiStepGraphs graphs = psi_step_graphs (plan, machine, model, kind);
+
   for (guint pass = 0; pass < PSI_N_PASSES; pass++)
     cost->pieces[pass] = g_array_new (FALSE, FALSE, sizeof (PsiPiece));
-  cost->races[PSI_RACE_FORWARD] = cost_passes (cost, plan, machine, kind, PSI_PASS_FORWARD, PSI_PASS_FORWARD);
+  cost->races[PSI_RACE_FORWARD] = cost_passes (cost, plan, machine, kind, &graphs, PSI_PASS_FORWARD, PSI_PASS_FORWARD);
   cost->races[PSI_RACE_BACKWARD] =
-      cost_passes (cost, plan, machine, kind, PSI_PASS_BACKWARD_INPUT, PSI_PASS_BACKWARD_WEIGHT);
-  Work again = work_of (plan, machine, kind, kind->selective_first, kind->selective_n, NULL);
+      cost_passes (cost, plan, machine, kind, &graphs, PSI_PASS_BACKWARD_INPUT, PSI_PASS_BACKWARD_WEIGHT);
+  Work again = work_of (plan, machine, kind, &graphs, kind->selective_first, kind->selective_n, NULL);
   cost->selective_ps =
       psi_time_from_s (plan->framework->awaits_kernels ? again.gpu_s + again.host_s : MAX (again.gpu_s, again.host_s));
 }
@@ -242,7 +292,7 @@ psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine, const PsiMod
   shape->model = model;
   shape->costs = g_new0 (PsiKindCost, model->kinds->len);
   for (guint k = 0; k < model->kinds->len; k++)
-    cost_kind (&shape->costs[k], plan, machine, psi_model_kind (model, k));
+    cost_kind (&shape->costs[k], plan, machine, model, psi_model_kind (model, k));
   return shape;
 }
 

@@ -9,7 +9,8 @@
  *               activations find other holes
  *
  * in the order of the rank's token list, until as many backwards are done as parts can be in flight: from there on the
- * sizes repeat. Gathered parameters and unreduced gradients live in pools of their own, as FSDP's streams have them.
+ * sizes repeat. Gathered parameters and unreduced gradients live in pools of their own, as FSDP's streams have them; so
+ * does what is recorded in CUDA graphs layer by layer.
  * Sizes: saved tensors one by one; working tensors in pieces no larger than the largest saved tensor of the layer.
  * Source: allocator.c. Limits: frees take effect at once, so buffers that a side stream still holds are not seen;
  * cyclic plans, whose lists interleave steps, are taken as without such waste. */
@@ -36,6 +37,15 @@ typedef struct
   PsiBlockId gradient;  /* of the layer before */
 } Replay;
 
+/* Streams of the allocator: computing, gathering, gradients, and the pool of what is recorded. */
+enum
+{
+  OWN,
+  GATHERED,
+  GRADIENTS,
+  RECORDED
+};
+
 static PsiBlockId
 take (Replay *replay, guint stream, gint64 bytes)
 {
@@ -43,13 +53,13 @@ take (Replay *replay, guint stream, gint64 bytes)
 }
 
 static void
-take_pieces (Replay *replay, gint64 bytes, gint64 piece_bytes, GArray *blocks)
+take_pieces (Replay *replay, guint stream, gint64 bytes, gint64 piece_bytes, GArray *blocks)
 {
   guint n = piece_bytes > 0 ? (guint) CLAMP ((bytes + piece_bytes - 1) / piece_bytes, 1, MOST_PIECES) : 1;
 
   for (guint i = 0; i < n; i++)
     {
-      PsiBlockId block = take (replay, 0, bytes / n);
+      PsiBlockId block = take (replay, stream, bytes / n);
 
       g_array_append_val (blocks, block);
     }
@@ -61,6 +71,16 @@ release_all (Replay *replay, GArray *blocks)
   for (guint i = 0; i < blocks->len; i++)
     psi_allocator_release (replay->allocator, g_array_index (blocks, PsiBlockId, i));
   g_array_set_size (blocks, 0);
+}
+
+/* Where the tensors of a layer come from. */
+static guint
+stream_of (const Replay *replay, const PsiLayerKind *kind)
+{
+  const PsiStep *step = replay->step;
+  PsiStepGraphs graphs = psi_step_graphs (step->plan, step->machine, replay->rank->shape->model, kind);
+
+  return graphs.recorded && !graphs.whole ? RECORDED : OWN;
 }
 
 static gint64
@@ -84,8 +104,8 @@ gather (Replay *replay, const PsiLayerKind *kind, guint layer, gboolean forward)
 
   if (plan->zero < 3 || (stays && replay->resident[layer] != 0) || (stays && !forward))
     return;
-  PsiBlockId buffer = take (replay, 1, bytes);
-  PsiBlockId block = copies ? take (replay, 0, bytes) : buffer;
+  PsiBlockId buffer = take (replay, GATHERED, bytes);
+  PsiBlockId block = copies ? take (replay, OWN, bytes) : buffer;
   if (copies)
     psi_allocator_release (replay->allocator, buffer);
   if (stays)
@@ -125,7 +145,7 @@ take_saved (Replay *replay, const PsiLayerKind *kind, guint layer, gint64 from_b
       sum += bytes;
       if (begin < from_bytes)
         continue;
-      Held entry = { layer, take (replay, 0, bytes) };
+      Held entry = { layer, take (replay, stream_of (replay, kind), bytes) };
       if (begin < kept_bytes)
         g_array_append_val (held, entry);
       else
@@ -144,7 +164,7 @@ forward (Replay *replay, guint part, GArray *held)
       const PsiLayerKind *kind = psi_layer_kind (model, l);
 
       gather (replay, kind, l, TRUE);
-      take_pieces (replay, kind->forward_workspace_bytes, largest_tensor (kind), working);
+      take_pieces (replay, stream_of (replay, kind), kind->forward_workspace_bytes, largest_tensor (kind), working);
       take_saved (replay, kind, l, 0, psi_step_kept_bytes (replay->step, kind, l), held, working);
       release_all (replay, working);
     }
@@ -163,9 +183,9 @@ backward (Replay *replay, guint part, GArray *held)
 
       gather (replay, kind, l, FALSE);
       take_saved (replay, kind, l, psi_step_kept_bytes (replay->step, kind, l), 0, held, working);
-      take_pieces (replay, kind->backward_workspace_bytes, largest_tensor (kind), working);
+      take_pieces (replay, stream_of (replay, kind), kind->backward_workspace_bytes, largest_tensor (kind), working);
       if (replay->step->plan->zero >= 2)
-        gradient = take (replay, 2, psi_layer_gradient_bytes (replay->step, kind));
+        gradient = take (replay, GRADIENTS, psi_layer_gradient_bytes (replay->step, kind));
       while (held->len > 0 && g_array_index (held, Held, held->len - 1).layer == l)
         {
           psi_allocator_release (replay->allocator, g_array_index (held, Held, held->len - 1).block);
@@ -250,7 +270,7 @@ take_moments (Replay *replay, gint64 bytes)
 
             all += pass == 0 ? trained : 0;
             for (guint i = 0; pass == 1 && i < 2 * tensors; i++)
-              take (replay, 0, (gint64) ((double) bytes * trained / all / (2 * tensors)));
+              take (replay, OWN, (gint64) ((double) bytes * trained / all / (2 * tensors)));
           }
       }
 }
@@ -274,7 +294,7 @@ psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capac
   gint64 late_bytes = late_optimizer_bytes (step, rank);
 
   for (guint c = 0; c < PSI_N_MEMORY; c++)
-    take (&replay, 0, rank->base[c] - (c == PSI_MEMORY_OPTIMIZER ? late_bytes : 0));
+    take (&replay, OWN, rank->base[c] - (c == PSI_MEMORY_OPTIMIZER ? late_bytes : 0));
   if (late_bytes > 0)
     {
       run_step (&replay);

@@ -184,7 +184,7 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
   guint shards = psi_step_group_size (step, PSI_DIMENSION_SHARD);
   gboolean travels = plan->cyclic && plan->zero == 3; /* states are not at rest anywhere */
 
-  rank->base[PSI_MEMORY_WORKSPACE] += product_workspace_bytes (step) + dummy_gradient_bytes (step);
+  rank->base[PSI_MEMORY_WORKSPACE] += product_workspace_bytes (step) + dummy_gradient_bytes (step) + psi_step_graph_bytes (step, rank);
   rank->base[PSI_MEMORY_BOUNDARY] += boundary_bytes_kept (step, rank);
   rank->base[PSI_MEMORY_WORKSPACE] += spare_bytes (step, rank);
   for (guint c = 0; c < step->schedule->n_chunks; c++)

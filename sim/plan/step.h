@@ -20,6 +20,7 @@
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
  *   step-hop.c        hops of a cyclic update, each at its place in the streams (step-hop.h)
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
+ *   step-graphs.c     what CUDA graphs do to the host's time and to memory
  *   step-offload.c    state and activations that live in the host
  *   step-reserved.c   what PyTorch's allocator holds beyond that
  *
@@ -102,11 +103,12 @@ enum
 typedef struct
 {
   PsiRace races[PSI_N_RACES];
-  GArray *pieces[PSI_N_PASSES];  /* of PsiPiece */
-  PsiTime pass_ps[PSI_N_PASSES]; /* work alone */
-  PsiTime beside_ps;             /* of the weight half, what runs beside collectives of the input half */
-  PsiTime selective_ps;          /* what selective recompute runs again */
-  double flops[PSI_N_PASSES];    /* what the hardware executes */
+  GArray *pieces[PSI_N_PASSES];       /* of PsiPiece */
+  PsiTime pass_ps[PSI_N_PASSES];      /* work alone */
+  PsiTime beside_ps;                  /* of the weight half, what runs beside collectives of the input half */
+  PsiTime selective_ps;               /* what selective recompute runs again */
+  PsiTime host_wait_ps[PSI_N_PASSES]; /* of pass_ps: the GPU waits for kernels to be issued */
+  double flops[PSI_N_PASSES];         /* what the hardware executes */
 } PsiKindCost;
 
 /* The model lowered for one size of micro-batch. */
@@ -457,6 +459,22 @@ gint64 psi_step_tied_trained (const PsiModel *model);
 /* Ranks that share one sharded copy of an expert. */
 guint psi_step_expert_shards (const PsiStep *step);
 void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
+
+/* step-graphs.c */
+/* How CUDA graphs change the passes of a kind of layer. */
+typedef struct
+{
+  gboolean recorded, whole; /* whole: with everything else of the step */
+  guint calls;              /* of the host for each pass */
+  double copied_bytes[2];   /* into the graph's buffers: forward, backward */
+  double gap_s;             /* how much sooner a kernel follows another */
+} PsiStepGraphs;
+PsiStepGraphs psi_step_graphs (const PsiPlan *plan, const PsiMachine *machine, const PsiModel *model,
+                               const PsiLayerKind *kind);
+/* Buffers that stay allocated on a rank. */
+gint64 psi_step_graph_bytes (const PsiStep *step, const PsiStepRank *rank);
+/* How long, of a step, the rank's GPU waits for its host to issue kernels of forward and backward. */
+PsiTime psi_step_host_wait_ps (const PsiStep *step, const PsiStepRank *rank);
 
 /* step-offload.c */
 gboolean psi_step_updates_on_host (const PsiStep *step);

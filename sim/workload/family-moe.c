@@ -101,6 +101,7 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
       psi_lower_leave_tp (lower, psi_block_whole_bytes (lower, block));
     }
 
+  lower->varies = TRUE; /* how many tokens each expert gets */
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
@@ -138,6 +139,7 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   if (ep > 1)
     psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);
+  lower->varies = FALSE;
   if (!scored)
     psi_lower_save (lower, local_routed_bytes); /* outputs, weighted by the router's scores */
   psi_block_residual (lower, block);

@@ -12,7 +12,7 @@ typedef struct
   PsiCommOp forward_comm, backward_comm;
   PsiCommGroup group;
   gint64 comm_bytes[2]; /* forward, backward */
-  gboolean core;
+  gboolean core, varies;
   gboolean column, row;           /* a product split by columns, by rows */
   gboolean enters, leaves;        /* a collective where a split part begins, ends */
   guint segment, forward_segment; /* of the input half and the forward, that end with this step's collective */

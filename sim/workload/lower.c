@@ -88,7 +88,7 @@ psi_lower_clear (PsiLower *lower)
 static PsiLowerStep *
 add_step (PsiLower *lower)
 {
-  PsiLowerStep step = { .core = lower->in_core };
+  PsiLowerStep step = { .core = lower->in_core, .varies = lower->varies };
 
   g_array_append_val (lower->ops, step);
   return &g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1);
@@ -98,6 +98,7 @@ static void
 step_add (PsiLowerStep *step, PsiPass pass, PsiKernel kernel)
 {
   g_assert (step->n_kernels[pass] < G_N_ELEMENTS (step->kernels[pass]));
+  kernel.varies = step->varies;
   step->kernels[pass][step->n_kernels[pass]++] = kernel;
 }
 

@@ -63,6 +63,7 @@ typedef struct
   gint64 largest_matrix;   /* elements of one GPU's largest weight that is trained */
   gint64 flow_bytes;       /* largest gradient alive between two ops of the backward */
   gboolean in_core;
+  gboolean varies;          /* sizes of what comes now depend on the data */
   guint feeds;              /* of PsiTarget: the products that read the next norm's output; 0: a router or the head */
   gboolean select_products; /* selective recompute as PyTorch does it: keep what psi_lower_keep() names, run the rest */
   gint64 kept_bytes;        /* what selective recompute keeps then */
