@@ -5,6 +5,7 @@
  *                  memory-bound kernels take what the profile's points say, launch included
  *   memory         work = bytes / (bandwidth x memory efficiency)
  *   roofline       work = max (flops / (peak x sustained), memory)
+ *   direct         work = max (flops / (peak of fp32 x share), memory)
  *   product        work = max (waves x tile FLOPs (K + K0) / (tile rate of one SM), memory)
  *                  + exposed x memory of what is added to, best tile and K split
  *   attention      work = flops / (peak x share x ramp x occupancy x head), ramp = n / (n + n0),
@@ -58,6 +59,12 @@
 #define ATTENTION_THIRD 1.6
 /* Unbatched unaligned products keep the matrix units, at half the rate (odd vocabularies). */
 #define UNALIGNED_SINGLE 0.5
+/* Share of the fp32 rate of convolutions on plain units: of one channel a group, of more. Seven depthwise networks
+ * (MobileNet, MNASNet, EfficientNet; 0.63 T multiply-adds/s) and seven RegNets, channels last, (0.8 to 3.8, median 1.8)
+ * in timm's table of an RTX 3090 (PyTorch 1.12, cuDNN 8): what their steps take beyond all else that is modelled. A
+ * multiply-add of a depthwise kernel comes with two loads and the arithmetic that finds them, some 28 instructions. */
+#define DIRECT_SINGLE 0.035
+#define DIRECT_GROUPED 0.1
 /* Bytes of an element of a plain result at least. */
 #define PLAIN_RESULT_BYTES 2
 /* Partial sums in fp32, written and read again. */
@@ -219,6 +226,17 @@ attention_s (const PsiGpu *gpu, const PsiKernel *kernel)
   return MAX (flops * padded / rate, memory_s (gpu, bytes));
 }
 
+/* Multiply-adds one by one: more of them for each element that is loaded where a group has several channels. */
+static double
+direct_s (const PsiGpu *gpu, const PsiKernel *kernel)
+{
+  double share = kernel->k > 1 ? DIRECT_GROUPED : DIRECT_SINGLE;
+
+  if (gpu->gemm_tile == 0) /* an ideal GPU */
+    share = 1;
+  return MAX (kernel->flops / (share * gpu->peak_flops[psi_gpu_dtype (gpu, PSI_DTYPE_FP32)]), memory_s (gpu, kernel->bytes));
+}
+
 /* By the measured points; negative: nothing like it was measured. */
 static double
 measured_s (const PsiGpu *gpu, const PsiKernel *kernel)
@@ -262,6 +280,9 @@ psi_gpu_kernel_s (const PsiGpu *gpu, const PsiKernel *kernel)
       break;
     case PSI_KERNEL_ROOFLINE:
       work = MAX (kernel->flops / sustained (gpu, kernel->dtype), memory_s (gpu, kernel->bytes));
+      break;
+    case PSI_KERNEL_DIRECT:
+      work = direct_s (gpu, kernel);
       break;
     case PSI_KERNEL_FIXED:
       return psi_time_to_s (MAX (0, kernel->time_ps));

@@ -24,7 +24,8 @@ typedef enum
   PSI_KERNEL_GEMM,      /* batch products of (m x k) by (k x n) */
   PSI_KERNEL_ATTENTION, /* fused attention: batch = sequences x heads, m = queries, n = keys, k = head dimension */
   PSI_KERNEL_MEMORY,    /* bound by memory: bytes read plus bytes written */
-  PSI_KERNEL_ROOFLINE, /* the slower of flops at the dtype's rate and bytes at the memory's (convolutions of a trace) */
+  PSI_KERNEL_ROOFLINE, /* the slower of flops at the dtype's rate and bytes at the memory's */
+  PSI_KERNEL_DIRECT,   /* multiply-adds on plain units: convolutions in groups of k channels */
   PSI_KERNEL_FIXED     /* takes time_ps whatever the GPU */
 } PsiKernelKind;
 

@@ -86,6 +86,9 @@ psi_report_fill_assumptions (PsiPlanReport *plan, const PsiStep *step, gint64 ov
   char *band = psi_report_describe_band (plan, step);
   if (band != NULL)
     g_ptr_array_add (plan->assumptions, band);
+  if (g_strcmp0 (psi_step_model (step)->family, "trace") == 0)
+    g_ptr_array_add (plan->assumptions, g_strdup_printf ("convolutions of the trace work on channels %s",
+                                                         step->plan->channels_last ? "last" : "first"));
   if (!psi_step_model (step)->is_uniform && step->plan->stages > 1)
     g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
                                                          step->plan->stages, step->partition.rule));

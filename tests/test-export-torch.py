@@ -48,6 +48,15 @@ class Attention(nn.Module):
         scores = torch.softmax(torch.matmul(q, k.transpose(1, 2)), dim=-1)
         return torch.nn.functional.dropout(torch.matmul(scores, v), 0.5)
 
+class Groups(nn.Module):
+    """Depthwise, grouped, and grouped the other way round, 6 to 12 channels on 4 x 4 positions each."""
+    def __init__(self):
+        super().__init__()
+        self.d, self.g = nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.Conv2d(6, 12, 1, groups=3)
+        self.t = nn.ConvTranspose2d(12, 6, 1, groups=3)
+    def forward(self, x):
+        return self.t(self.g(self.d(x)))
+
 class Pair(nn.Module):
     def __init__(self):
         super().__init__()
@@ -84,8 +93,8 @@ def test_residual(directory):
     assert column(rows, "saved_bytes") == [32, 32, 0, 0]       # input of a; relu's result, shared with b
     assert column(rows, "output_bytes") == [32] * 4
     assert column(rows, "backward_bytes") == [64, 96, 128, 64]  # b: two products, each reads the output's gradient
-    assert [column(rows, "product_" + part) for part in ("outputs", "inputs", "window")] == \
-        [[8, 0, 8, 0], [8, 0, 8, 0], [1, 0, 1, 0]]
+    assert [column(rows, "product_" + part) for part in ("outputs", "inputs", "window", "groups")] == \
+        [[8, 0, 8, 0], [8, 0, 8, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
 
 
 def test_batch(directory):
@@ -126,7 +135,14 @@ def test_branches(directory):
     assert [row["inputs"] for row in rows][:3] == ["-", "-", "0,1"]
     assert column(rows, "forward_flops")[:2] == [2 * 9 * 4 * 16] * 2
     assert column(rows, "parameters")[:2] == [40, 40]
-    assert [column(rows, "product_" + part)[0] for part in ("outputs", "inputs", "window")] == [4, 1, 9]
+    assert [column(rows, "product_" + part)[0] for part in ("outputs", "inputs", "window", "groups")] == [4, 1, 9, 1]
+
+
+def test_groups(directory):
+    _, _, rows = trace(directory, "Groups", "--input", "6,4,4")
+    assert [column(rows, "product_" + part) for part in ("outputs", "inputs", "window", "groups")] == \
+        [[6, 12, 6], [6, 6, 12], [9, 1, 1], [6, 3, 3]]
+    assert column(rows, "forward_flops") == [2 * 16 * 6 * 9, 2 * 16 * 12 * 2, 2 * 16 * 6 * 4]
 
 
 def test_leaf(directory):
@@ -144,7 +160,8 @@ def test_errors(directory):
         assert result.stderr.startswith("export_torch.py: ") and result.stderr.count("\n") == 1, result.stderr
 
 
-TESTS = [test_residual, test_batch, test_shared, test_frozen, test_attention, test_branches, test_leaf, test_errors]
+TESTS = [test_residual, test_batch, test_shared, test_frozen, test_attention, test_branches, test_groups, test_leaf,
+         test_errors]
 
 
 def main():

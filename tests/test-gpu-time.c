@@ -46,6 +46,8 @@ test_ideal (void)
   g_assert_cmpfloat (psi_gpu_kernel_s (&ideal->gpu, &copy), ==, 0);
   PsiKernel trace = { .kind = PSI_KERNEL_ROOFLINE, .launches = 1, .flops = 1e12, .bytes = 1e9 };
   assert_near (psi_gpu_kernel_s (&ideal->gpu, &trace), 1e-3, 1e-12);
+  trace.kind = PSI_KERNEL_DIRECT;
+  assert_near (psi_gpu_kernel_s (&ideal->gpu, &trace), 1e-3, 1e-12);
 }
 
 static void
@@ -73,6 +75,14 @@ test_parts (void)
   };
   assert_near (psi_gpu_kernel_s (gpu, &trace),
                each_s + 1e12 / (gpu->peak_flops[PSI_DTYPE_FP32] * gpu->gemm_efficiency_fp32), 1e-12);
+  /* One multiply-add after another: of one channel a group, of several, and where the bytes take longer. */
+  PsiKernel direct = { .kind = PSI_KERNEL_DIRECT, .dtype = PSI_DTYPE_FP16, .launches = 1, .k = 1, .flops = 1e12 };
+  assert_near (psi_gpu_kernel_s (gpu, &direct), each_s + 1e12 / (0.035 * gpu->peak_flops[PSI_DTYPE_FP32]), 1e-12);
+  direct.k = 16;
+  assert_near (psi_gpu_kernel_s (gpu, &direct), each_s + 1e12 / (0.1 * gpu->peak_flops[PSI_DTYPE_FP32]), 1e-12);
+  direct.bytes = 1e12;
+  assert_near (psi_gpu_kernel_s (gpu, &direct), each_s + 1e12 / (gpu->memory_bytes_per_s * gpu->memory_efficiency),
+               1e-12);
   /* Exactly one wave of the largest tiles: 108 SMs, 9 x 12 tiles of 256 x 128. */
   PsiKernel wave = gemm (PSI_DTYPE_BF16, 1, 9 * 256, 12 * 128, 8192);
   double rate = gpu->peak_flops[PSI_DTYPE_BF16] * gpu->gemm_efficiency / gpu->sms;

@@ -13,6 +13,9 @@
 #define PRODUCTS                                                                                                       \
   "name\tparameters\tforward_flops\tbackward_flops\tforward_bytes\tbackward_bytes\tsaved_bytes\toutput_"               \
   "bytes\tinputs\tproduct_outputs\tproduct_inputs\tproduct_window\n"
+#define GROUPS                                                                                                         \
+  "name\tparameters\tforward_flops\tbackward_flops\tforward_bytes\tbackward_bytes\tsaved_bytes\toutput_"               \
+  "bytes\tinputs\tproduct_outputs\tproduct_inputs\tproduct_window\tproduct_groups\n"
 #define ROW_P "a\t12\t100\t100\t8\t8\t16\t32\t-\t"
 #define ROW_A "a\t12\t100\t100\t8\t8\t16\t32\t-\n"
 #define ROW_B "b\t0\t1.5e3\t3000\t8\t8\t0\t32\t0\n"
@@ -100,7 +103,33 @@ test_errors (void)
   assert_fails (HEAD PRODUCTS ROW_P "64\t0\t1\n", "*:6: product_*: '64 x 0 x 1' is no product*");
   assert_fails (HEAD PRODUCTS ROW_P "0\t0\t1\n", "*:6: product_*: '0 x 0 x 1' is no product*");
   assert_fails (HEAD PRODUCTS ROW_P "3\t17\t1\n", "*:6: product_*: '3 x 17 x 1' takes more than the 100 forward_flops");
+  assert_fails (HEAD GROUPS ROW_P "6\t6\t1\t4\n", "*:6: product_groups: '4' does not divide the channels, 6 and 6");
+  assert_fails (HEAD GROUPS ROW_P "0\t0\t0\t1\n", "*:6: product_*: '0 x 0 x 0' is no product*");
+  assert_fails (HEAD GROUPS ROW_P "10\t12\t1\t2\n", "*:6: product_*: '10 x 12 x 1' takes more than the 100*");
   assert_fails ("psisim-trace 1\n\xff\xfe\n", "*x.trace: not a text file in UTF-8");
+}
+
+/* Groups as written; without the column, what has a window is one whole convolution. */
+static void
+test_groups (void)
+{
+  static const struct
+  {
+    const char *text;
+    gint64 groups;
+  } cases[] = { { HEAD GROUPS ROW_P "10\t10\t1\t5\n", 5 },
+                { HEAD GROUPS ROW_P "5\t5\t2\t0\n", 0 },
+                { HEAD PRODUCTS ROW_P "5\t5\t2\n", 1 },
+                { HEAD PRODUCTS ROW_P "5\t5\t1\n", 0 } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PsiWorkloadTrace) trace = load (cases[i].text, &error);
+
+      g_assert_no_error (error);
+      g_assert_cmpint (g_array_index (trace->layers, PsiTraceLayer, 0).product_groups, ==, cases[i].groups);
+    }
 }
 
 /* Counts of torchvision's models, and the branches of the pair. */
@@ -147,6 +176,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/traces/workload-trace/read", test_read);
   g_test_add_func ("/traces/workload-trace/errors", test_errors);
+  g_test_add_func ("/traces/workload-trace/groups", test_groups);
   g_test_add_func ("/traces/workload-trace/shipped", test_shipped);
   return g_test_run ();
 }

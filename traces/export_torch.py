@@ -77,7 +77,8 @@ except ImportError as error:
 
 MAXIMUM_INPUTS = 4  # of a row, by the format
 COLUMNS = ["name", "parameters", "forward_flops", "backward_flops", "forward_bytes", "backward_bytes", "saved_bytes",
-           "output_bytes", "inputs", "saved_index_bytes", "product_outputs", "product_inputs", "product_window"]
+           "output_bytes", "inputs", "saved_index_bytes", "product_outputs", "product_inputs", "product_window",
+           "product_groups"]
 LEAF_CLASSES = ["MultiheadAttention"]
 
 
@@ -103,7 +104,7 @@ class Row:
         self.saved_bytes = self.saved_index_bytes = 0
         self.output_bytes = 0
         self.n_products = 0
-        self.product_outputs = self.product_inputs = self.product_window = 0
+        self.product_outputs = self.product_inputs = self.product_window = self.product_groups = 0
         self.inputs = set()
         self.written = set()        # storages
         self.n_ops = 0              # operators that do work, views are none
@@ -133,15 +134,20 @@ def product_flops(name, arguments, output):
 
 
 def weight_shape(name, arguments):
-    """Features out, features in and window of a product with a weight; None for anything else and for groups."""
+    """Features out, features in, window and groups of a product with a weight, 0 groups if it is no convolution; None
+    for anything else."""
     if name in ("mm", "addmm"):
         weight = arguments[-1]
-        return weight.shape[1], weight.shape[0], 1
-    if "convolution" in name and len(arguments) > 8 and arguments[8] == 1:
+        return weight.shape[1], weight.shape[0], 1, 0
+    if "convolution" in name and len(arguments) > 8:
+        groups = arguments[8]
         outputs, inputs = arguments[1].shape[:2]
         if arguments[6] is True:
             outputs, inputs = inputs, outputs
-        return outputs, inputs, math.prod(arguments[1].shape[2:])
+            outputs *= groups
+        else:
+            inputs *= groups
+        return outputs, inputs, math.prod(arguments[1].shape[2:]), groups
     return None
 
 
@@ -288,7 +294,7 @@ class Tracer:
                 row.backward_bytes += gradient_bytes * max(n_gradients - 1, 0)
             row.n_products += 1
             shape = weight_shape(name, args) if used and row.n_products == 1 else None
-            row.product_outputs, row.product_inputs, row.product_window = shape or (0, 0, 0)
+            row.product_outputs, row.product_inputs, row.product_window, row.product_groups = shape or (0, 0, 0, 0)
         row.needs_grad = row.needs_grad or bool(wants) or any(parameter[1] for parameter in used)
         row.written.update(storage_of(t)[0] for t in out)
 

@@ -42,6 +42,7 @@ static const Column columns[] = {
   { "product_outputs", COLUMN_COUNT, offsetof (PsiTraceLayer, product_outputs), TRUE },
   { "product_inputs", COLUMN_COUNT, offsetof (PsiTraceLayer, product_inputs), TRUE },
   { "product_window", COLUMN_COUNT, offsetof (PsiTraceLayer, product_window), TRUE },
+  { "product_groups", COLUMN_COUNT, offsetof (PsiTraceLayer, product_groups), TRUE },
 };
 
 /* Where the reader stands. */
@@ -50,7 +51,7 @@ typedef struct
   const char *file;
   guint line; /* from 1 */
   PsiWorkloadTrace *trace;
-  gboolean has_parameters, has_element_bytes;
+  gboolean has_parameters, has_element_bytes, has_groups;
   const Column *order[G_N_ELEMENTS (columns)]; /* as in the header line; n_order = 0 before it */
   guint n_order;
   gint64 row_parameters;
@@ -126,21 +127,29 @@ parse_inputs (const Reader *reader, const char *text, PsiTraceLayer *layer, GErr
   return TRUE;
 }
 
-/* A product has all three sizes, and at least one row of its outputs is made of all its weights. */
+/* A product has all three sizes, groups that divide its channels, and at least one row of its outputs is made of all
+ * its weights. */
 static gboolean
 check_product (const Reader *reader, const PsiTraceLayer *layer, GError **error)
 {
-  double weights = (double) layer->product_outputs * (double) layer->product_inputs * (double) layer->product_window;
+  gint64 groups = layer->product_groups;
+  double weights = (double) layer->product_outputs * (double) layer->product_inputs * (double) layer->product_window /
+                   (double) MAX (groups, 1);
   g_autofree char *sizes = g_strdup_printf ("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT,
                                             layer->product_outputs, layer->product_inputs, layer->product_window);
 
-  if (layer->product_outputs + layer->product_inputs + layer->product_window == 0)
+  if (layer->product_outputs + layer->product_inputs + layer->product_window + groups == 0)
     return TRUE;
   if (weights <= 0)
     return fail (reader, error,
                  "product_outputs, product_inputs, product_window: '%s' is no product (allowed: all above "
                  "0, or all 0)",
                  sizes);
+  if (groups > 0 && (layer->product_outputs % groups != 0 || layer->product_inputs % groups != 0))
+    return fail (reader, error,
+                 "product_groups: '%" G_GINT64_FORMAT "' does not divide the channels, %" G_GINT64_FORMAT
+                 " and %" G_GINT64_FORMAT,
+                 groups, layer->product_outputs, layer->product_inputs);
   if (2 * weights > layer->forward_flops)
     return fail (reader, error,
                  "product_outputs, product_inputs, product_window: '%s' takes more than the %g "
@@ -189,6 +198,8 @@ read_row (Reader *reader, char **fields, GError **error)
       layer_clear (&layer);
       return FALSE;
     }
+  if (!reader->has_groups && layer.product_window > 1)
+    layer.product_groups = 1;
   reader->row_parameters += layer.parameters;
   g_array_append_val (reader->trace->layers, layer);
   return TRUE;
@@ -209,11 +220,12 @@ read_columns (Reader *reader, char **fields, GError **error)
         return fail (reader, error,
                      "unknown column '%s' (allowed: name parameters forward_flops backward_flops forward_bytes "
                      "backward_bytes saved_bytes output_bytes inputs saved_index_bytes product_outputs product_inputs "
-                     "product_window)",
+                     "product_window product_groups)",
                      fields[i]);
       if (seen[c])
         return fail (reader, error, "column '%s' is there twice", fields[i]);
       seen[c] = TRUE;
+      reader->has_groups |= columns[c].offset == offsetof (PsiTraceLayer, product_groups);
       reader->order[reader->n_order++] = &columns[c];
     }
   for (guint c = 0; c < G_N_ELEMENTS (columns); c++)

@@ -11,7 +11,7 @@
  *   name<TAB>parameters<TAB>...        the line that holds the column names; any order
  *   ROW                                one line per layer, in order of execution
  *
- * Columns (all required but the last four):
+ * Columns (all required but the last five):
  *   name            "layer1.0.conv1"; not empty
  *   parameters      elements first used by this layer
  *   forward_flops, backward_flops   2 per multiply-add; backward = input part + weight part
@@ -26,7 +26,9 @@
  *   product_outputs, product_inputs, product_window   of a layer whose only product is with its own weights: channels
  *                   or features out and in, and elements of the convolution's window (1: a linear layer); 0: another
  *                   layer, of which only FLOPs and bytes are known. All three or none; forward_flops is 2 x their
- *                   product at least */
+ *                   product / groups at least
+ *   product_groups  groups of a convolution, 1 for a whole one; 0: the product is none. Without the column, what has a
+ *                   window of more than one element is a whole convolution */
 #pragma once
 
 #include <glib.h>
@@ -41,6 +43,7 @@ typedef struct
   gint64 saved_index_bytes;             /* the same for integers and booleans */
   gint64 output_bytes;
   gint64 product_outputs, product_inputs, product_window; /* 0: not one product with weights */
+  gint64 product_groups; /* of a convolution; 0: no convolution */
   guint n_inputs; /* `inputs` column: "-" for the first layer, else row numbers from 0: "3" or "3,7" */
   guint inputs[4];
 } PsiTraceLayer;

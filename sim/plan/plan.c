@@ -369,6 +369,7 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   if (plan->collective_checks && !psi_settings_has (s, PSI_KEY_COLLECTIVE_CHECKS))
     psi_plan_assume (plan,
                      "collective_checks = yes, as the framework launches tensor-parallel pipelines over several nodes");
+  plan->channels_last = psi_settings_bool (s, PSI_KEY_CHANNELS_LAST);
   plan->graphs = (PsiGraphs) psi_plan_index_of (graphs_names, psi_settings_text (s, PSI_KEY_CUDA_GRAPHS));
   plan->overlap_grads = psi_settings_has (s, PSI_KEY_OVERLAP_GRADS) ? psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS)
                                                                     : plan->framework->overlap_grads;
@@ -457,6 +458,7 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .memory = plan->memory,
                         .fused_loss = plan->fused_loss,
                         .dropout = plan->dropout > 0,
+                        .channels_first = !plan->channels_last,
                         .vocabulary_shards = plan->vocabulary != PSI_VOCABULARY_ENDS ? plan->pp : 0,
                         .vocabulary_live = plan->vocabulary == PSI_VOCABULARY_INTERLACED ? 1 : 2,
                         .loss_chunks = plan->loss_chunks };

@@ -77,6 +77,7 @@ typedef struct
   double optimizer_traffic_each;    /* bytes read and written per element by one update */
   gboolean grad_clip, overlap_grads, megatron, flash, compile;
   PsiGraphs graphs;
+  gboolean channels_last;
   const PsiFramework *framework;
   const PsiFrameworkMemory *memory;
   guint extra_gradient_bytes_each; /* per element: copies of gradients that nobody sends */

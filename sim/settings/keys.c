@@ -211,6 +211,8 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "fuse element-wise kernels as a compiler would" },
   PLAN (CUDA_GRAPHS), .name = "cuda_graphs", ONE_OF ("no yes step"), .fallback = "no",
     .help = "record kernels once and launch them together: yes, each layer's forward and backward by itself; step, all but the optimizer in one" },
+  PLAN (CHANNELS_LAST), .name = "channels_last", YES_NO, .fallback = "yes",
+    .help = "layout of the images that convolutions of a trace work on; no: channels first, as PyTorch has it unless told" },
   PLAN (DETERMINISTIC), .name = "deterministic", YES_NO, .fallback = "no",
     .help = "kernels that give the same sums every time; their products want larger workspaces" },
   PLAN (COLLECTIVE_CHECKS), .name = "collective_checks", OF_MANY, YES_NO,

@@ -134,6 +134,7 @@ typedef struct
   const PsiFrameworkMemory *memory; /* NULL: that of `framework`, or of megatron or pytorch by the flag */
   gboolean fused_loss;
   gboolean dropout;
+  gboolean channels_first; /* convolutions of a trace */
   guint sum_bytes;   /* of an element of the gradients that are summed over micro-batches; 0 = by dtype */
   guint loss_chunks; /* logits computed in that many chunks, at least 1; 0 counts as 1 */
   PsiAdapters adapters;
