@@ -157,7 +157,7 @@ product_s (const PsiGpu *gpu, const PsiKernel *kernel)
 {
   double flops = 2.0 * (double) kernel->batch * (double) kernel->m * (double) kernel->n * (double) kernel->k;
   double rate = sustained (gpu, kernel->dtype);
-  gboolean aligned = kernel->n % ALIGNMENT == 0 && kernel->k % ALIGNMENT == 0;
+  gboolean aligned = kernel->n % ALIGNMENT == 0 && (kernel->any_k || kernel->k % ALIGNMENT == 0);
   if (aligned || gpu->gemm_tile == 0 || psi_gpu_dtype (gpu, kernel->dtype) == PSI_DTYPE_FP32)
     return aligned_product_s (gpu, kernel, rate);
   if (kernel->batch == 1)

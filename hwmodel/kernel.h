@@ -24,9 +24,9 @@ typedef enum
   PSI_KERNEL_GEMM,      /* batch products of (m x k) by (k x n) */
   PSI_KERNEL_ATTENTION, /* fused attention: batch = sequences x heads, m = queries, n = keys, k = head dimension */
   PSI_KERNEL_MEMORY,    /* bound by memory: bytes read plus bytes written */
-  PSI_KERNEL_ROOFLINE, /* the slower of flops at the dtype's rate and bytes at the memory's */
-  PSI_KERNEL_DIRECT,   /* multiply-adds on plain units: convolutions in groups of k channels */
-  PSI_KERNEL_FIXED     /* takes time_ps whatever the GPU */
+  PSI_KERNEL_ROOFLINE,  /* the slower of flops at the dtype's rate and bytes at the memory's */
+  PSI_KERNEL_DIRECT,    /* multiply-adds on plain units: convolutions in groups of k channels */
+  PSI_KERNEL_FIXED      /* takes time_ps whatever the GPU */
 } PsiKernelKind;
 
 typedef struct
@@ -35,6 +35,7 @@ typedef struct
   PsiDtype dtype;
   guint32 launches;  /* kernels the framework launches for it, at least 1; each pays launch and host cost */
   gboolean varies;   /* its size is known only while the step runs: no graph can record it */
+  gboolean any_k;    /* GEMM: k is the contiguous side of neither operand (weight gradients), so it may be odd */
   gboolean causal;   /* ATTENTION: only half of the scores are computed */
   gboolean backward; /* ATTENTION: the backward kernel (2.5 x the forward FLOPs) */
   guint generation;  /* ATTENTION: of FlashAttention: 1, 2 (0 = 2), 3 (from Hopper on, else 2) */

@@ -85,6 +85,7 @@ add_kernel (PsiLayerKind *kind, PsiPass pass, PsiDtype dtype, const Product *pro
       kernel.m = llround (shape->m);
       kernel.n = llround (shape->n);
       kernel.k = llround (shape->k);
+      kernel.any_k = pass == PSI_PASS_BACKWARD_WEIGHT;
       /* What the hardware multiplies: less with Winograd's windows. */
       kernel.flops = 2.0 * (double) kernel.batch * (double) kernel.m * (double) kernel.n * (double) kernel.k;
     }

@@ -184,6 +184,7 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
   PsiKernel weight = product_kernel (lower, dtype, copies, n, k, m, fused ? 2 * sum_bytes : width);
 
   weight.launches = launches;
+  weight.any_k = TRUE;
   step_add (step, PSI_PASS_BACKWARD_WEIGHT, weight);
   guint sums = framework != NULL && framework->copied_sums && sum_bytes > width ? 2 : 1; /* kernels that write one */
   double traffic = fused ? 0.0 : (width + 2.0 * sums * sum_bytes) * weights;
