@@ -12,6 +12,7 @@ G_DEFINE_QUARK (psi_plan_error, psi_plan_error)
 
 static const char *const recompute_names[] = { "none", "selective", "full", NULL };
 static const char *const vocabulary_names[] = { "no", "vocab-1", "vocab-2", "interlaced", NULL };
+static const char *const expert_names[] = { "streams", "loop", "grouped", NULL };
 static const char *const graphs_names[] = { "no", "yes", "step", NULL };
 static const char *const offload_names[] = { "none", "optimizer", "activations", "parameters", NULL };
 
@@ -369,6 +370,11 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   if (plan->collective_checks && !psi_settings_has (s, PSI_KEY_COLLECTIVE_CHECKS))
     psi_plan_assume (plan,
                      "collective_checks = yes, as the framework launches tensor-parallel pipelines over several nodes");
+  plan->expert_gemm = psi_settings_has (s, PSI_KEY_EXPERT_GEMM)
+                          ? (PsiExpertGemm) psi_plan_index_of (expert_names, psi_settings_text (s, PSI_KEY_EXPERT_GEMM))
+                      : plan->compile && !plan->megatron ? PSI_EXPERTS_GROUPED
+                                                         : plan->framework->expert_gemm;
+  plan->expert_imbalance = psi_settings_real (s, PSI_KEY_EXPERT_IMBALANCE);
   plan->channels_last = psi_settings_bool (s, PSI_KEY_CHANNELS_LAST);
   plan->graphs = (PsiGraphs) psi_plan_index_of (graphs_names, psi_settings_text (s, PSI_KEY_CUDA_GRAPHS));
   plan->overlap_grads = psi_settings_has (s, PSI_KEY_OVERLAP_GRADS) ? psi_settings_bool (s, PSI_KEY_OVERLAP_GRADS)
@@ -459,6 +465,8 @@ psi_plan_lowering (const PsiPlan *plan, gint64 micro_batch)
                         .fused_loss = plan->fused_loss,
                         .dropout = plan->dropout > 0,
                         .channels_first = !plan->channels_last,
+                        .expert_gemm = plan->expert_gemm,
+                        .expert_imbalance = plan->expert_imbalance,
                         .vocabulary_shards = plan->vocabulary != PSI_VOCABULARY_ENDS ? plan->pp : 0,
                         .vocabulary_live = plan->vocabulary == PSI_VOCABULARY_INTERLACED ? 1 : 2,
                         .loss_chunks = plan->loss_chunks };

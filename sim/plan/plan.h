@@ -78,6 +78,8 @@ typedef struct
   gboolean grad_clip, overlap_grads, megatron, flash, compile;
   PsiGraphs graphs;
   gboolean channels_last;
+  PsiExpertGemm expert_gemm;
+  double expert_imbalance; /* tokens of the fullest GPU's experts over the mean */
   const PsiFramework *framework;
   const PsiFrameworkMemory *memory;
   guint extra_gradient_bytes_each; /* per element: copies of gradients that nobody sends */

@@ -32,7 +32,7 @@
  *
  * Context parallelism divides the tokens; keys and values travel once around the group forward, twice backward.
  * Source: Megatron-LM, Transformer Engine and torchtitan code; measured peaks to 1-2 % for Megatron,
- * about 9 % for eager PyTorch. Limits: experts are balanced. */
+ * about 9 % for eager PyTorch. */
 #include "block.h"
 
 void

@@ -14,9 +14,18 @@
  * Experts are split over expert_tp GPUs inside (tp unless told otherwise), over ep among each other. With fewer than tp
  * each GPU sends its T / tp tokens to experts anywhere in its dp, cp and tp ranks, and expert_tp of them gather what
  * came: rows = T n expert_tp / tp. Source: Jiang et al. 2024, DeepSeek-AI 2024, transformers modeling_mixtral.py and
- * modeling_deepseek_v3.py, Megatron-LM all-to-all dispatcher. Limits: balanced routing (real imbalance makes the
- * fullest GPU slower and larger); multi-token prediction is left out. */
+ * modeling_deepseek_v3.py, Megatron-LM all-to-all dispatcher.
+ *
+ * Router: softmax over E in fp32, the n largest, their weights, and a table of who goes where, about four passes of 8
+ * bytes forward. Experts in a loop (transformers): for each the kernels that find, gather, weigh and add its tokens,
+ * five forward and four backward, and an activation of its own; that the host waits to learn their number is left out.
+ * With ep > 1 every GPU is taken for the fullest: expert_imbalance times the mean of tokens arrives, is computed, kept
+ * and sent back.
+ *
+ * Limits: experts of one GPU are equally full; multi-token prediction is left out. */
 #include "block.h"
+
+#include <math.h>
 
 static void
 add_latent_attention (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d)
@@ -82,15 +91,20 @@ static void
 add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d)
 {
   guint ep = MAX (lower->lowering->ep, 1), cp = MAX (lower->lowering->cp, 1);
+  double fullest = ep > 1 ? MAX (lower->lowering->expert_imbalance, 1) : 1;
+  guint local = (guint) (d->experts / ep);
+  gboolean loops = lower->lowering->expert_gemm == PSI_EXPERTS_LOOP;
   gint64 width = lower->element_bytes;
   gint64 local_tokens = lower->tokens / lower->sequence_shards;
   gint64 local_routed_bytes = local_tokens * d->experts_per_token * d->hidden * width;
+  gint64 sent_bytes = llround ((double) local_routed_bytes * fullest);
   gint64 shared_ffn = d->shared_ffn > 0 ? d->shared_ffn : d->shared_experts * d->expert_ffn;
 
   psi_block_norm (lower, block);
   psi_lower_linear (lower, local_tokens, d->hidden, d->experts, PSI_SPLIT_NONE, FALSE);
   if (d->traits.router_bias)
     psi_lower_add_parameters (lower, d->experts);
+  psi_lower_element (lower, PSI_ELEMENT_ROUTER, (double) (local_tokens * d->experts));
   psi_lower_save (lower, local_tokens * (d->experts * 8 + d->experts_per_token * 12)); /* scores, softmax, choices */
   if (shared_ffn > 0)
     {
@@ -103,12 +117,14 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
 
   lower->varies = TRUE; /* how many tokens each expert gets */
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);
+  if (loops)
+    psi_lower_set_launches (lower, 3 * local, local);
   if (ep > 1)
-    psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
+    psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, sent_bytes);
   guint tp = lower->tp, expert_tp = lower->lowering->expert_tp > 0 ? lower->lowering->expert_tp : tp;
   if (expert_tp != tp)
     set_tp (lower, expert_tp, PSI_GROUP_EXPERT_TP);
-  gint64 routed = local_tokens * d->experts_per_token * lower->sequence_shards;
+  gint64 routed = llround ((double) (local_tokens * d->experts_per_token * lower->sequence_shards) * fullest);
   gint64 model_rows = lower->tokens * d->experts_per_token * cp;
   gint64 routed_bytes = routed * d->hidden * width, inner = routed * d->expert_ffn / lower->tp;
   gint64 biases = d->traits.expert_bias ? (block->gated ? 2 : 1) * d->expert_ffn / lower->tp + d->hidden : 0;
@@ -123,6 +139,8 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   psi_lower_expert_adapters (lower, PSI_TARGET_UP, routed, model_rows, d->hidden, d->expert_ffn, PSI_SPLIT_COLUMN,
                              d->experts / ep);
   psi_lower_element (lower, block->gated ? PSI_ELEMENT_GATED : PSI_ELEMENT_GELU, (double) inner);
+  if (loops)
+    psi_lower_set_launches (lower, (block->gated ? 2 : 1) * local, (block->gated ? 4 : 1) * local);
   gboolean scored = psi_block_memory (lower->lowering)->scored_activations;
   psi_lower_save (lower, inner * width *
                              (!block->gated                                           ? (scored ? 2 : 1)
@@ -137,8 +155,10 @@ add_experts (PsiLower *lower, const PsiBlock *block, const PsiModelDimensions *d
   psi_lower_leave_tp (lower, routed_bytes);
   set_tp (lower, tp, PSI_GROUP_TP);
   if (ep > 1)
-    psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, local_routed_bytes);
+    psi_lower_comm (lower, PSI_COMM_ALL_TO_ALL, PSI_COMM_ALL_TO_ALL, PSI_GROUP_EP, sent_bytes);
   psi_lower_element (lower, PSI_ELEMENT_PERMUTE, (double) local_routed_bytes / (double) width);
+  if (loops)
+    psi_lower_set_launches (lower, 2 * local, 3 * local);
   lower->varies = FALSE;
   if (!scored)
     psi_lower_save (lower, local_routed_bytes); /* outputs, weighted by the router's scores */

@@ -46,6 +46,10 @@
  *                     as Megatron's; the graph is compiled once and kernels are launched by the C++ runtime (host time
  *                     as llm.c's)
  *
+ * Experts: Transformer Engine's GroupedLinear (moe_grouped_gemm, which all recipes of Megatron-Bridge set) issues a
+ * cuBLAS product for each expert, over four streams (nvte_multi_stream_cublas_gemm); torchtitan and torch.compile have
+ * one kernel for all (torch._grouped_mm); models of transformers loop over the experts in Python.
+ *
  * Gradients: Megatron's products add into the gradient (gradient_accumulation_fusion); under DeepSpeed, with nanotron's
  * and PyTorch's operators every weight gradient is written, read and added again. DeepSpeed's optimizer for bf16 copies
  * it to fp32 first (BF16_Optimizer.update_hp_grads: hp_grad.add_ (lp.grad.to (fp32))).
@@ -142,19 +146,23 @@ const PsiFramework psi_frameworks[] = {
   { .name = "torchtitan-async-tp", .words = "AsyncTP|async TP",
     .summary = "torchtitan with asynchronous tensor parallelism", .memory = "torchtitan-2024",
     KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE,
-    .tensor_overlap = PSI_TENSOR_PIECES },
+    .tensor_overlap = PSI_TENSOR_PIECES, .expert_gemm = PSI_EXPERTS_GROUPED },
   { .name = "torchtitan-2024", .words = "at 9dec370|from train_configs",
     .summary = "torchtitan of December 2024, which never compiles the loss",
-    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE },
+    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE,
+    .expert_gemm = PSI_EXPERTS_GROUPED },
   { .name = "torchtitan", .words = "torchtitan",
     .summary = "torchtitan, FSDP2",
-    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE },
+    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE,
+    .expert_gemm = PSI_EXPERTS_GROUPED },
   { .name = "composer", .words = "Composer|foundry",
     .summary = "llm-foundry and Composer, 2023",
-    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 1, .overlap_grads = TRUE },
+    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 1, .overlap_grads = TRUE,
+    .expert_gemm = PSI_EXPERTS_LOOP },
   { .name = "torchtune", .words = "torchtune|HF",
     .summary = "torchtune and Hugging Face recipes that train in pure bf16",
-    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE },
+    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE,
+    .expert_gemm = PSI_EXPERTS_LOOP },
   { .name = "oneflow", .words = "OneFlow",
     .summary = "OneFlow's GPT of 2021, a static graph",
     .megatron = TRUE, KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (0.2, ASSUMED), .flash = 2,
@@ -164,7 +172,8 @@ const PsiFramework psi_frameworks[] = {
     KERNELS (FUSED, FUSED, FUSED, FUSED), HOST (0.2, ASSUMED), .flash = 3 },
   { .name = "pytorch", .words = "FSDP|PyTorch",
     .summary = "PyTorch's own modules",
-    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE },
+    KERNELS (EAGER, EAGER, EAGER, EAGER), HOST (1, ASSUMED), .flash = 2, .overlap_grads = TRUE,
+    .expert_gemm = PSI_EXPERTS_LOOP },
   { NULL }
   /* clang-format on */
 };

@@ -25,6 +25,14 @@ typedef enum
                      * the products that use or make the pieces */
 } PsiTensorOverlap;
 
+/* How the products of a GPU's experts are launched. */
+typedef enum
+{
+  PSI_EXPERTS_STREAMS, /* a kernel for each, over several streams so that they fill the GPU together */
+  PSI_EXPERTS_LOOP,    /* one expert after another, with the kernels that pick and return its tokens */
+  PSI_EXPERTS_GROUPED  /* one kernel for all */
+} PsiExpertGemm;
+
 typedef struct
 {
   const char *name;    /* value of the key `framework` */
@@ -51,6 +59,7 @@ typedef struct
   gboolean
       cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
   PsiTensorOverlap tensor_overlap;
+  PsiExpertGemm expert_gemm;  /* default of the key, unless PyTorch compiles the loop away */
   gboolean whole_sums;        /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
   gboolean sums_each_product; /* gate and up sum the gradient of their common input over tp one after the other */
   gboolean checks_over_nodes; /* default of the key collective_checks for tensor-parallel pipelines over nodes */

@@ -39,6 +39,7 @@ static const ElementCost costs[PSI_N_ELEMENTS][PSI_N_KERNEL_SETS] = {
   [PSI_ELEMENT_SCORES]    = { { 3.5, 3.5, 5, 5, 3, 3 }, { 12, 14, 5, 5, 8, 9 },    { 3.5, 3.5, 5, 5, 2, 2 } },
   [PSI_ELEMENT_LOSS]      = { { 8, 7, 0, 0, 6, 6 },     { 8, 7, 0, 0, 4, 5 },      { 4, 3, 0, 0, 2, 2 } },
   [PSI_ELEMENT_EMBEDDING] = { { 4, 4, 0, 0, 3, 3 },     { 4, 4, 0, 0, 2, 2 },      { 4, 4, 0, 0, 2, 2 } },
+  [PSI_ELEMENT_ROUTER]    = { { 16, 12, 0, 0, 10, 8 },   { 16, 12, 0, 0, 8, 6 },    { 8, 6, 0, 0, 3, 3 } },
   [PSI_ELEMENT_PERMUTE]   = { { 2, 2, 0, 0, 6, 6 },     { 2, 2, 0, 0, 8, 8 },      { 2, 2, 0, 0, 4, 4 } },
 };
 /* clang-format on */
@@ -135,6 +136,17 @@ product_kernel (const PsiLower *lower, PsiDtype dtype, gint64 batch, gint64 m, g
 #define CAST 5.0
 #define COPY 2.0
 
+/* Products of several experts: one kernel, or one for each, which fill the GPU together or one by one. */
+static void
+launch_experts (const PsiLower *lower, PsiKernel *kernel)
+{
+  if (lower->lowering->expert_gemm == PSI_EXPERTS_GROUPED)
+    return;
+  kernel->launches = (guint32) kernel->batch;
+  if (lower->lowering->expert_gemm == PSI_EXPERTS_LOOP)
+    kernel->batch = 1; /* flops and bytes are of all */
+}
+
 /* Products of the three passes for `copies` equal matrices of this GPU, m x k by k x n each. */
 static void
 add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k, PsiSplit split,
@@ -165,13 +177,11 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
       if (!megatron && trained)
         step_add (step, PSI_PASS_BACKWARD_WEIGHT, memory_kernel (lower, COPY * (inputs + outputs), 2));
     }
-  /* Experts are kernels of their own (Transformer Engine's grouped product is a loop over cuBLAS, transformers loops in
-   * Python), unless they are compiled into one (torch._grouped_mm). */
-  guint launches = lower->lowering->compile && !megatron ? 1 : (guint) copies;
   PsiKernel forward = product_kernel (lower, dtype, copies, m, n, k, width);
   PsiKernel backward = product_kernel (lower, dtype, copies, m, k, n, width);
 
-  forward.launches = backward.launches = launches;
+  launch_experts (lower, &forward);
+  launch_experts (lower, &backward);
   step_add (step, PSI_PASS_FORWARD, forward);
   step_add (step, PSI_PASS_BACKWARD_INPUT, backward);
   if (!trained)
@@ -183,8 +193,8 @@ add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n
   guint sum_bytes = !megatron ? width : lower->lowering->sum_bytes > 0 ? lower->lowering->sum_bytes : own_bytes;
   PsiKernel weight = product_kernel (lower, dtype, copies, n, k, m, fused ? 2 * sum_bytes : width);
 
-  weight.launches = launches;
   weight.any_k = TRUE;
+  launch_experts (lower, &weight);
   step_add (step, PSI_PASS_BACKWARD_WEIGHT, weight);
   guint sums = framework != NULL && framework->copied_sums && sum_bytes > width ? 2 : 1; /* kernels that write one */
   double traffic = fused ? 0.0 : (width + 2.0 * sums * sum_bytes) * weights;
@@ -361,6 +371,17 @@ psi_lower_element (PsiLower *lower, PsiElementOp op, double elements)
             memory_kernel (lower,
                            elements * (cost->backward * lower->element_bytes + (dropout ? cost->mask_backward : 0)),
                            cost->launches_backward));
+}
+
+void
+psi_lower_set_launches (PsiLower *lower, guint forward, guint backward)
+{
+  PsiLowerStep *step = &g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1);
+  const guint launches[PSI_N_PASSES] = { [PSI_PASS_FORWARD] = forward, [PSI_PASS_BACKWARD_INPUT] = backward };
+
+  for (guint pass = 0; pass < PSI_N_PASSES; pass++)
+    if (step->n_kernels[pass] > 0 && launches[pass] > 0)
+      step->kernels[pass][0].launches = launches[pass];
 }
 
 /* Fused attention, forward or backward. */

@@ -28,6 +28,7 @@ typedef enum
   PSI_ELEMENT_LOSS,      /* softmax cross entropy, per logit */
   PSI_ELEMENT_EMBEDDING, /* row look-up, per element of the result */
   PSI_ELEMENT_PERMUTE,   /* sorting tokens by expert, and back */
+  PSI_ELEMENT_ROUTER,    /* scores of all experts to the chosen ones and their weights */
   PSI_N_ELEMENTS
 } PsiElementOp;
 
@@ -93,6 +94,9 @@ gboolean psi_lower_wants_input (const PsiLower *lower, guint targets);
 void psi_lower_tied_linear (PsiLower *lower, gint64 rows, gint64 inputs, gint64 outputs);
 
 void psi_lower_element (PsiLower *lower, PsiElementOp op, double elements);
+
+/* The last op takes so many launches instead, forward and backward. */
+void psi_lower_set_launches (PsiLower *lower, guint forward, guint backward);
 
 /* Attention of `sequences` x `heads` (of this GPU); math kernels or fused as the lowering says. `d`, `d_value`: head
  * dimensions. Saved: q, k, v and the output by psi_lower_save(); this adds scores or log-sum-exp as core bytes. */

@@ -134,9 +134,11 @@ typedef struct
   const PsiFrameworkMemory *memory; /* NULL: that of `framework`, or of megatron or pytorch by the flag */
   gboolean fused_loss;
   gboolean dropout;
+  PsiExpertGemm expert_gemm;
+  double expert_imbalance; /* tokens of the fullest GPU's experts over the mean; 0 = 1 */
   gboolean channels_first; /* convolutions of a trace */
-  guint sum_bytes;   /* of an element of the gradients that are summed over micro-batches; 0 = by dtype */
-  guint loss_chunks; /* logits computed in that many chunks, at least 1; 0 counts as 1 */
+  guint sum_bytes;         /* of an element of the gradients that are summed over micro-batches; 0 = by dtype */
+  guint loss_chunks;       /* logits computed in that many chunks, at least 1; 0 counts as 1 */
   PsiAdapters adapters;
   guint vocabulary_shards; /* pipeline ranks that share embedding and head; 0, 1: first and last layer have them */
   guint vocabulary_live;   /* micro-batches whose logits are alive at once then */
