@@ -107,16 +107,26 @@ memory_s (const PsiGpu *gpu, double bytes)
   return bytes / (gpu->memory_bytes_per_s * gpu->memory_efficiency);
 }
 
+/* Elements of K that a tile loses. Prologue and epilogue take their time however fast it multiplies: wider formats,
+ * which multiply slower, lose fewer. That of 8 bits and fewer is in their efficiency. */
+static double
+ramp_k (const PsiGpu *gpu, const PsiKernel *kernel)
+{
+  double half = sustained (gpu, PSI_DTYPE_FP16);
+
+  return (double) gpu->gemm_ramp_k * MIN (1, sustained (gpu, kernel->dtype) / half);
+}
+
 /* One way to cut the output: tiles of rows x columns, each of K split into parts. */
 static double
-tiled_s (const PsiGpu *gpu, const PsiKernel *kernel, double rate, guint rows, guint columns, double relative,
-         guint splits)
+tiled_s (const PsiGpu *gpu, const PsiKernel *kernel, double rate, double ramp, guint rows, guint columns,
+         double relative, guint splits)
 {
   double outputs = (double) kernel->batch * (double) kernel->m * (double) kernel->n;
   double tiles = (double) kernel->batch * ceil ((double) kernel->m / rows) * ceil ((double) kernel->n / columns);
   double full = tiles * splits / gpu->sms;
   double waves = MAX (1, full + gpu->gemm_tail * (ceil (full) - full));
-  double tile_flops = 2.0 * rows * columns * ((double) kernel->k / splits + (double) gpu->gemm_ramp_k);
+  double tile_flops = 2.0 * rows * columns * ((double) kernel->k / splits + ramp);
   double time = waves * tile_flops / (rate * relative / gpu->sms);
   if (splits > 1)
     time +=
@@ -127,9 +137,10 @@ tiled_s (const PsiGpu *gpu, const PsiKernel *kernel, double rate, guint rows, gu
 static double
 aligned_product_s (const PsiGpu *gpu, const PsiKernel *kernel, double rate)
 {
+  double ramp = ramp_k (gpu, kernel);
+
   if (gpu->gemm_tile == 0)
-    return 2.0 * (double) kernel->batch * (double) kernel->m * (double) kernel->n *
-           ((double) kernel->k + (double) gpu->gemm_ramp_k) / rate;
+    return 2.0 * (double) kernel->batch * (double) kernel->m * (double) kernel->n * ((double) kernel->k + ramp) / rate;
 
   guint tile = gpu->gemm_tile;
   const struct
@@ -146,7 +157,7 @@ aligned_product_s (const PsiGpu *gpu, const PsiKernel *kernel, double rate)
     for (guint j = 0; j < G_N_ELEMENTS (k_splits); j++)
       {
         guint rows = MAX (1, shapes[i].rows), columns = MAX (1, shapes[i].columns);
-        best = MIN (best, tiled_s (gpu, kernel, rate, rows, columns, shapes[i].relative, k_splits[j]));
+        best = MIN (best, tiled_s (gpu, kernel, rate, ramp, rows, columns, shapes[i].relative, k_splits[j]));
       }
   return best;
 }
@@ -234,7 +245,8 @@ direct_s (const PsiGpu *gpu, const PsiKernel *kernel)
 
   if (gpu->gemm_tile == 0) /* an ideal GPU */
     share = 1;
-  return MAX (kernel->flops / (share * gpu->peak_flops[psi_gpu_dtype (gpu, PSI_DTYPE_FP32)]), memory_s (gpu, kernel->bytes));
+  return MAX (kernel->flops / (share * gpu->peak_flops[psi_gpu_dtype (gpu, PSI_DTYPE_FP32)]),
+              memory_s (gpu, kernel->bytes));
 }
 
 /* By the measured points; negative: nothing like it was measured. */

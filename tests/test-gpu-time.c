@@ -88,6 +88,11 @@ test_parts (void)
   double rate = gpu->peak_flops[PSI_DTYPE_BF16] * gpu->gemm_efficiency / gpu->sms;
   assert_near (psi_gpu_kernel_s (gpu, &wave), each_s + 2.0 * 256 * 128 * (8192 + (double) gpu->gemm_ramp_k) / rate,
                1e-12);
+  /* On plain units the same takes longer, what comes before and after it does not. */
+  double plain_rate = gpu->peak_flops[PSI_DTYPE_FP32] * gpu->gemm_efficiency_fp32 / gpu->sms;
+  wave.dtype = PSI_DTYPE_FP32;
+  assert_near (psi_gpu_kernel_s (gpu, &wave),
+               each_s + 2.0 * 256 * 128 * (8192 / plain_rate + (double) gpu->gemm_ramp_k / rate), 1e-12);
   /* One row of tiles more: the more of the last wave is lost, the longer. */
   PsiKernel more = gemm (PSI_DTYPE_BF16, 1, 10 * 256, 12 * 128, 1024);
   PsiGpu hides = *gpu, loses = *gpu;

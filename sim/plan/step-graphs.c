@@ -22,6 +22,9 @@
  * 3.4 us in a graph, V100. Host: the launch of a straight-line graph takes it 2.5 us + 1 ns a kernel (NVIDIA, "Constant
  * Time Launch for Straight-Line CUDA Graphs", 2024, Ampere), less than PyTorch's own call, so each counts as a call.
  *
+ * No framework has a default of its own: Megatron-Bridge's recipes record the whole iteration of Llama 3 8B on GB200
+ * and GB300, layers or their feed-forward of some 70B runs, and nothing of most.
+ *
  * Limits: weights that a graph casts to 8 bits once a step are cast with every micro-batch either way; the graphs
  * themselves take some kB of device memory for each kernel, left out; what the recording step itself takes more. */
 #include "step.h"
