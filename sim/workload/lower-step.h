@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What lower.c and lower-overlap.c share: the steps of a layer while it is lowered. */
+/* What the lower*.c files share: the steps of a layer while it is lowered. */
 #pragma once
 
 #include "lower.h"
@@ -17,6 +17,9 @@ typedef struct
   gboolean enters, leaves;        /* a collective where a split part begins, ends */
   guint segment, forward_segment; /* of the input half and the forward, that end with this step's collective */
 } PsiLowerStep;
+
+/* Append an empty step; the pointer is valid until the next. */
+PsiLowerStep *psi_lower_add_step (PsiLower *lower);
 
 gboolean psi_lower_is_work (const PsiKernel *kernel);
 

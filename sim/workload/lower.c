@@ -86,8 +86,8 @@ psi_lower_clear (PsiLower *lower)
   g_clear_pointer (&lower->ops, g_array_unref);
 }
 
-static PsiLowerStep *
-add_step (PsiLower *lower)
+PsiLowerStep *
+psi_lower_add_step (PsiLower *lower)
 {
   PsiLowerStep step = { .core = lower->in_core, .varies = lower->varies };
 
@@ -152,7 +152,7 @@ static void
 add_products (PsiLower *lower, PsiDtype dtype, gint64 copies, gint64 m, gint64 n, gint64 k, PsiSplit split,
               gboolean trained)
 {
-  PsiLowerStep *step = add_step (lower);
+  PsiLowerStep *step = psi_lower_add_step (lower);
   gboolean megatron = lower->lowering->megatron;
   guint width = lower->element_bytes;
 
@@ -232,7 +232,7 @@ add_narrow (PsiLower *lower, gint64 copies, gint64 n, gint64 k)
     return;
   gint64 bytes = copies * psi_base_bytes (base, n, k, width);
   double traffic = (double) bytes + (double) (copies * n * k) * width;
-  PsiLowerStep *step = add_step (lower);
+  PsiLowerStep *step = psi_lower_add_step (lower);
 
   lower->narrow_parameters += copies * n * k;
   lower->narrow_bytes += bytes;
@@ -362,7 +362,7 @@ psi_lower_element (PsiLower *lower, PsiElementOp op, double elements)
 
   if (elements <= 0.0)
     return;
-  step = add_step (lower);
+  step = psi_lower_add_step (lower);
   step_add (step, PSI_PASS_FORWARD,
             memory_kernel (lower,
                            elements * (cost->forward * lower->element_bytes + (dropout ? cost->mask_forward : 0)),
@@ -418,7 +418,7 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
                         (double) keys * (double) (d + d_value);
   if (lower->lowering->flash)
     {
-      PsiLowerStep *step = add_step (lower);
+      PsiLowerStep *step = psi_lower_add_step (lower);
 
       step_add (step, PSI_PASS_FORWARD, attention_kernel (lower, batch, queries, keys, d, d_value, causal, FALSE));
       step_add (step, PSI_PASS_BACKWARD_INPUT,
@@ -428,13 +428,13 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
   else
     {
       PsiDtype dtype = lower->wide_dtype;
-      PsiLowerStep *step = add_step (lower);
+      PsiLowerStep *step = psi_lower_add_step (lower);
 
       step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, batch, queries, keys, d, width));
       step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, queries, d, keys, width));
       step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, keys, d, queries, width));
       psi_lower_element (lower, PSI_ELEMENT_SCORES, (double) batch * (double) queries * (double) keys);
-      step = add_step (lower);
+      step = psi_lower_add_step (lower);
       step_add (step, PSI_PASS_FORWARD, product_kernel (lower, dtype, batch, queries, d_value, keys, width));
       step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, queries, keys, d_value, width));
       step_add (step, PSI_PASS_BACKWARD_INPUT, product_kernel (lower, dtype, batch, keys, d_value, queries, width));
@@ -449,56 +449,6 @@ psi_lower_attention (PsiLower *lower, gint64 sequences, gint64 heads, gint64 que
   psi_lower_save (lower, saved);
   if (lower->in_core)
     lower->core_saved_bytes += saved;
-}
-
-static void
-add_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, PsiCommGroup group, gint64 forward_bytes,
-          gint64 backward_bytes)
-{
-  PsiLowerStep *step = add_step (lower);
-
-  step->forward_comm = forward;
-  step->backward_comm = backward;
-  step->group = group;
-  step->comm_bytes[0] = forward_bytes;
-  step->comm_bytes[1] = backward_bytes;
-}
-
-void
-psi_lower_comm (PsiLower *lower, PsiCommOp forward, PsiCommOp backward, PsiCommGroup group, gint64 bytes)
-{
-  add_comm (lower, forward, backward, group, bytes, bytes);
-}
-
-/* Under PyTorch tensors in 8 bits are gathered as such (torchtitan's Float8ColwiseParallel), sums stay wide. */
-static gint64
-gathered_bytes (const PsiLower *lower, gint64 bytes)
-{
-  return lower->dtype != lower->wide_dtype && !lower->lowering->megatron ? bytes / lower->element_bytes : bytes;
-}
-
-void
-psi_lower_enter_tp (PsiLower *lower, gint64 bytes)
-{
-  if (lower->tp > 1 && lower->sequence_shards > 1)
-    add_comm (lower, PSI_COMM_ALL_GATHER, PSI_COMM_REDUCE_SCATTER, lower->tp_group, gathered_bytes (lower, bytes),
-              bytes);
-  else if (lower->tp > 1)
-    psi_lower_comm (lower, PSI_COMM_NONE, PSI_COMM_ALL_REDUCE, lower->tp_group, bytes);
-  if (lower->tp > 1)
-    g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).enters = TRUE;
-}
-
-void
-psi_lower_leave_tp (PsiLower *lower, gint64 bytes)
-{
-  if (lower->tp > 1 && lower->sequence_shards > 1)
-    add_comm (lower, PSI_COMM_REDUCE_SCATTER, PSI_COMM_ALL_GATHER, lower->tp_group, bytes,
-              gathered_bytes (lower, bytes));
-  else if (lower->tp > 1)
-    psi_lower_comm (lower, PSI_COMM_ALL_REDUCE, PSI_COMM_NONE, lower->tp_group, bytes);
-  if (lower->tp > 1)
-    g_array_index (lower->ops, PsiLowerStep, lower->ops->len - 1).leaves = TRUE;
 }
 
 void
