@@ -135,11 +135,36 @@ add_product (const Row *row, gpointer data)
                        .m = (gint64) number (row, "m"),
                        .n = (gint64) number (row, "n"),
                        .k = (gint64) number (row, "k") };
-  double m = (double) kernel.m, n = (double) kernel.n, k = (double) kernel.k;
-  gboolean adds = g_str_equal (cell (row, "accumulate"), "True"), wide = strstr (cell (row, "extra"), "fp32") != NULL;
-  double measured_s = 2 * m * n * k / (number (row, "tflops") * 1e12);
+  gint64 experts = MAX ((gint64) number (row, "batch"), 1);
 
-  kernel.bytes = 2 * (m + n) * k + (adds ? 2 : 1) * (wide ? 4 : 2) * m * n;
+  /* Products of experts have the forward's shape in each pass. */
+  if (experts > 1 && strstr (cell (row, "extra"), "bwd_grad_w") != NULL)
+    {
+      gint64 tokens = kernel.m;
+
+      kernel.m = kernel.n;
+      kernel.n = kernel.k;
+      kernel.k = tokens;
+      kernel.any_k = TRUE;
+    }
+  else if (experts > 1 && strstr (cell (row, "extra"), "bwd_grad_act") != NULL)
+    {
+      gint64 width = kernel.n;
+
+      kernel.n = kernel.k;
+      kernel.k = width;
+    }
+  kernel.batch = experts;
+  kernel.launches = (guint32) experts;
+  double m = (double) kernel.m, n = (double) kernel.n, k = (double) kernel.k;
+  gboolean adds = g_str_equal (cell (row, "accumulate"), "True"),
+           wide = strstr (cell (row, "extra"), experts > 1 ? "main_grad_dtype=fp32" : "fp32") != NULL &&
+                  (adds || experts == 1);
+  double each = (double) experts;
+  double measured_s = 2 * each * m * n * k / (number (row, "tflops") * 1e12);
+
+  kernel.flops = 2 * each * m * n * k;
+  kernel.bytes = each * (2 * (m + n) * k + (adds ? 2 : 1) * (wide ? 4 : 2) * m * n);
   double error = fabs (psi_gpu_kernel_s (&products->machine->gpu, &kernel) / measured_s - 1);
   g_array_append_val (products->all, error);
   if (measured_s >= SETTLED_S)
@@ -154,6 +179,8 @@ static const struct
 } product_tables[] = {
   { "a100-pcie-80", "gemm/simumax-A100-PCIe-80GB-matmul", 148, 0.035, 0.035 },
   { "b200-sxm", "gemm/simumax-B200-SXM-matmul", 321, 0.115, 0.045 },
+  { "a100-pcie-80", "gemm/simumax-A100-PCIe-80GB-group_matmul", 6, 0.05, 0.05 },
+  { "b200-sxm", "gemm/simumax-B200-SXM-group_matmul", 54, 0.14, 0.14 },
 };
 
 static void

@@ -19,14 +19,17 @@
  * for each outstanding micro-batch, buffers from one pool, copies at replay; full_iteration: all but the optimizer);
  * Transformer Engine make_graphed_callables, the same for modules of PyTorch (torch.cuda.make_graphed_callables). GPU
  * gap: NVIDIA, "Getting Started with CUDA Graphs" (2019): kernels of 2.9 us follow each other in 3.8 us in a stream, in
- * 3.4 us in a graph, V100. Host: the launch of a straight-line graph takes it 2.5 us + 1 ns a kernel (NVIDIA, "Constant
- * Time Launch for Straight-Line CUDA Graphs", 2024, Ampere), less than PyTorch's own call, so each counts as a call.
+ * 3.4 us in a graph, V100. Host: the launch of a straight-line graph takes it 2.5 us and 1 ns a kernel (NVIDIA,
+ * "Constant Time Launch for Straight-Line CUDA Graphs", 2024, Ampere; both from memory), less than PyTorch's own call,
+ * so each counts as a call.
  *
  * No framework has a default of its own: Megatron-Bridge's recipes record the whole iteration of Llama 3 8B on GB200
  * and GB300, layers or their feed-forward of some 70B runs, and nothing of most.
  *
- * Limits: weights that a graph casts to 8 bits once a step are cast with every micro-batch either way; the graphs
- * themselves take some kB of device memory for each kernel, left out; what the recording step itself takes more. */
+ * Limits: graphs of parts of a layer (Megatron's modules attn, mlp, moe_router) have no key: four of its functional
+ * tests with such graphs take what is predicted without any. Weights that a graph casts to 8 bits once a step are cast
+ * with every micro-batch either way; the graphs themselves take some kB of device memory for each kernel, left out; so
+ * is what the recording step takes more. */
 #include "step.h"
 
 /* The copy into the buffer, and the launch. */
