@@ -89,7 +89,7 @@ test_lists (void)
 #define LISTS "model=gpt2 machine=a100 zero=3 micro_batch=8 precision=fp16 grad_clip=no "
   double ranks_s = layer_s (LISTS "dp=64 ", "deepspeed-2021") - layer_s (LISTS "dp=32 ", "deepspeed-2021");
   double others_s = layer_s (LISTS "dp=64 ", "megatron-deepspeed") - layer_s (LISTS "dp=32 ", "megatron-deepspeed");
-  double expected_s = 3 * 12 * 32 * 1.5 * 13.5e-6;
+  double expected_s = 3 * 12 * 32 * 13.5e-6;
 
   g_assert_cmpfloat_with_epsilon (ranks_s - others_s, expected_s, 0.05 * expected_s);
 }

@@ -20,7 +20,8 @@
  * scattered, one by one, through lists with a view for each rank, which the library copies into or out of one buffer.
  * Each gather first waits for the whole GPU (torch.cuda.synchronize), so all of it counts:
  *
- *   layer   = T D 3/2 i + 3 P / memory bandwidth    P bytes of the layer: cleared, and copied to or from the buffer
+ *   layer   = T D i + 3 P / memory bandwidth        P bytes of the layer: cleared, and copied to or from the buffer;
+ *                                  the copies are launched by the library, which costs half of an operator
  *
  *   D     ranks that share the optimizer's states
  *   B     buckets of DistributedDataParallel: each is closed by the tensor that brings its 16-bit gradients to 25 MiB,
@@ -82,6 +83,6 @@ psi_step_host_lists_ps (const PsiStep *step, const PsiLayerKind *kind)
 
   if (step->plan->zero < 3 || ranks < 2 || tensors == 0)
     return 0;
-  return psi_time_from_s ((double) tensors * ranks * 1.5 * psi_time_to_s (step->machine->host.issue_ps_pytorch)) +
+  return psi_time_from_s ((double) tensors * ranks * psi_time_to_s (step->machine->host.issue_ps_pytorch)) +
          psi_step_memory_time_ps (step, 3.0 * (double) psi_layer_parameter_bytes (step, kind));
 }
