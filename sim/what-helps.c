@@ -137,20 +137,30 @@ try_settings (PsiWhatHelps *helps, const PsiSettings *settings, const Setting *s
   return add_degree (helps, changed, text->str, gpus);
 }
 
-/* Kernels recorded in CUDA graphs, for a plan whose GPUs wait for their hosts. */
+/* What spares the hosts work, for a plan whose GPUs wait for them: no checks of collectives, kernels recorded in CUDA
+ * graphs. */
 static void
-try_graphs (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *plan, const PsiPlanReport *report)
+try_host (PsiWhatHelps *helps, const PsiSettings *settings, const PsiPlan *plan, const PsiPlanReport *report)
 {
-  static const char *const values[] = { "yes", "step" };
+  const gboolean not_recorded = plan->graphs == PSI_GRAPHS_NONE;
+  const struct
+  {
+    PsiKeyId key;
+    const char *value;
+    gboolean differs;
+  } relieves[] = { { PSI_KEY_COLLECTIVE_CHECKS, "no", plan->collective_checks },
+                   { PSI_KEY_CUDA_GRAPHS, "yes", not_recorded },
+                   { PSI_KEY_CUDA_GRAPHS, "step", not_recorded } };
 
-  if (plan->graphs != PSI_GRAPHS_NONE || (double) report->host_wait_ps < WAITING * (double) report->step_time_ps)
+  if ((double) report->host_wait_ps < WAITING * (double) report->step_time_ps)
     return;
-  for (guint i = 0; i < G_N_ELEMENTS (values); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (relieves); i++)
     {
       g_autoptr (PsiSettings) changed = psi_settings_copy (settings);
-      g_autofree char *set = g_strdup_printf ("cuda_graphs=%s", values[i]);
+      g_autofree char *set = g_strdup_printf ("%s=%s", psi_keys[relieves[i].key].name, relieves[i].value);
 
-      if (psi_settings_set (changed, PSI_KEY_CUDA_GRAPHS, values[i], "what would help", NULL))
+      if (relieves[i].differs &&
+          psi_settings_set (changed, relieves[i].key, relieves[i].value, "what would help", NULL))
         add_degree (helps, changed, set, report->gpus);
     }
 }
@@ -341,7 +351,7 @@ psi_what_helps (const PsiSettings *settings, PsiPlanReport *report)
   add_links (helps, calm, machine, report->gpus);
   if (!plan->cyclic && plan->file == NULL && !plan->keeps_all && plan->worker_batches == NULL)
     add_degrees (helps, calm, plan, machine, report->gpus);
-  try_graphs (helps, calm, plan, report);
+  try_host (helps, calm, plan, report);
   g_autoptr (PsiPlanReport) one = simulate_one (calm, plan);
   if (one == NULL)
     return;

@@ -9,7 +9,7 @@
  *             plan admits that and it fills nodes, else one that fills nodes or is twice or half, else the nearest that
  *             the plan admits. On the same GPUs if dp can make up for it, with as many samples in a step; otherwise,
  *             and for dp itself, on more or fewer GPUs with as many for each replica
- *   graphs    cuda_graphs yes and step, if the GPU waits for its host
+ *   host      collective_checks no, cuda_graphs yes and step, if the GPU waits for its host
  *   one GPU   the same model on one GPU of the machine, with the plan's micro-batch and as many micro-batches as one of
  *             its replicas
  *

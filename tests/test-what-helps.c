@@ -191,37 +191,45 @@ test_slower (void)
     }
 }
 
-/* A plan that its host holds up is tried with recorded kernels; others are not, nor where they are recorded already. */
+/* A plan that its host holds up is tried with recorded kernels, and without checks of collectives if it has them;
+ * others are not, nor where they are recorded already. */
 static void
-test_graphs (void)
+test_host (void)
 {
   static const struct
   {
     const char *flags;
-    guint rows;
+    guint graphs, checks;
   } cases[] = {
-    { "model=gpt2 machine=a100 sequence=64 framework=megatron", 2 },
-    { "model=gpt2 machine=a100 sequence=64 framework=megatron cuda_graphs=yes", 0 },
-    { "model=gpt2 machine=a100 sequence=64 zero=3 dp=2", 1 }, /* layer by layer does not go with zero 3 */
-    { "model=llama-2-7b machine=a100 tp=4 micro_batch=4 framework=megatron", 0 },
+    { "model=gpt2 machine=a100 sequence=64 framework=megatron", 2, 0 },
+    { "model=gpt2 machine=a100 sequence=64 framework=megatron tp=2 collective_checks=yes", 2, 1 },
+    { "model=gpt2 machine=a100 sequence=64 framework=megatron cuda_graphs=yes", 0, 0 },
+    { "model=gpt2 machine=a100 sequence=64 zero=3 dp=2", 1, 0 }, /* layer by layer does not go with zero 3 */
+    { "model=llama-2-7b machine=a100 tp=4 micro_batch=4 framework=megatron", 0, 0 },
   };
 
   for (guint c = 0; c < G_N_ELEMENTS (cases); c++)
     {
       g_autoptr (PsiPlanReport) plan = helped (cases[c].flags);
-      guint rows = 0;
+      guint graphs = 0, checks = 0;
 
       for (guint i = 0; i < plan->what_helps->degrees->len; i++)
         {
           const PsiDegreeHelp *row = &g_array_index (plan->what_helps->degrees, PsiDegreeHelp, i);
 
-          if (!g_str_has_prefix (row->set, "cuda_graphs="))
-            continue;
-          rows++;
-          g_assert_cmpint (row->step_time_ps, <, plan->step_time_ps - plan->host_wait_ps / 2);
+          gboolean is_graphs = g_str_has_prefix (row->set, "cuda_graphs=");
+          gboolean is_checks = strcmp (row->set, "collective_checks=no") == 0;
+
+          graphs += is_graphs;
+          checks += is_checks;
+          if (is_graphs)
+            g_assert_cmpint (row->step_time_ps, <, plan->step_time_ps - plan->host_wait_ps / 2);
+          if (is_checks)
+            g_assert_cmpint (row->step_time_ps, <, plan->step_time_ps);
         }
       g_test_message ("%s", cases[c].flags);
-      g_assert_cmpuint (rows, ==, cases[c].rows);
+      g_assert_cmpuint (graphs, ==, cases[c].graphs);
+      g_assert_cmpuint (checks, ==, cases[c].checks);
     }
 }
 
@@ -234,6 +242,6 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/what-helps/degrees", test_degrees);
   g_test_add_func ("/sim/what-helps/one-gpu", test_one_gpu);
   g_test_add_func ("/sim/what-helps/slower", test_slower);
-  g_test_add_func ("/sim/what-helps/graphs", test_graphs);
+  g_test_add_func ("/sim/what-helps/host", test_host);
   return g_test_run ();
 }

@@ -63,7 +63,7 @@ append_degrees (GString *out, const PsiPlanReport *plan, const PsiTerminal *term
     return;
   g_string_append_c (out, '\n');
   psi_append_styled (out, terminal, PSI_STYLE_BOLD, "Other degrees");
-  g_string_append (out, "  the next larger and smaller value of each, or kernels recorded\n");
+  g_string_append (out, "  the next larger and smaller value of each, or less work for the host\n");
   psi_table_add_headings (table, PSI_STYLE_DIM, headings, G_N_ELEMENTS (headings));
   for (guint i = 0; i < degrees->len; i++)
     {
