@@ -7,7 +7,8 @@
  *   search    the smallest free block of the pool that is large enough
  *   split     the rest becomes a free block if it has at least 512 B (small) or more than 1 MiB (large)
  *   free      merges with free neighbours of its segment; segments stay
- *   full      segments that are free as a whole are given back, then the request is tried again
+ *   full      what other streams still hold is waited for; segments that are free as a whole are given back, then the
+ * request is tried again
  *
  * Expandable segments: one segment for each pool that grows by 2 MiB (small) or 20 MiB pages; whole free pages at its
  * end are reused by growing less. Limits: frees take effect at once, also across streams; no max_split_size. */
@@ -36,6 +37,8 @@ struct _PsiAllocator
   GArray *last;          /* [pool] of guint: last block of the expandable segment */
   gint64 capacity_bytes;
   gboolean expandable;
+  PsiReturnLent return_lent;
+  gpointer lender;
   gint64 allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes;
 };
 
@@ -58,6 +61,13 @@ psi_allocator_new (gint64 capacity_bytes, gboolean expandable)
   allocator->capacity_bytes = capacity_bytes;
   allocator->expandable = expandable;
   return allocator;
+}
+
+void
+psi_allocator_when_full (PsiAllocator *allocator, PsiReturnLent return_lent, gpointer lender)
+{
+  allocator->return_lent = return_lent;
+  allocator->lender = lender;
 }
 
 void
@@ -169,7 +179,11 @@ static void
 reserve (PsiAllocator *allocator, gint64 bytes)
 {
   if (allocator->capacity_bytes >= 0 && allocator->reserved_bytes + bytes > allocator->capacity_bytes)
-    give_back (allocator);
+    {
+      if (allocator->return_lent != NULL && !allocator->expandable)
+        allocator->return_lent (allocator->lender);
+      give_back (allocator);
+    }
   allocator->reserved_bytes += bytes;
   allocator->reserved_peak_bytes = MAX (allocator->reserved_peak_bytes, allocator->reserved_bytes);
 }

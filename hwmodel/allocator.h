@@ -13,6 +13,11 @@ PsiAllocator *psi_allocator_new (gint64 capacity_bytes, gboolean expandable);
 void psi_allocator_free (PsiAllocator *allocator);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiAllocator, psi_allocator_free)
 
+/* At its capacity the allocator first waits for all that was freed while another stream used it: `return_lent` releases
+ * those blocks. Not with expandable segments. */
+typedef void (*PsiReturnLent) (gpointer lender);
+void psi_allocator_when_full (PsiAllocator *allocator, PsiReturnLent return_lent, gpointer lender);
+
 /* Take `bytes` (0: nothing, returns 0) from the pool of a stream (0, 1, ...). Never fails: beyond the capacity, cached
  * segments are given back first and the rest is counted all the same. */
 PsiBlockId psi_allocator_take (PsiAllocator *allocator, guint stream, gint64 bytes);

@@ -131,6 +131,38 @@ test_random (void)
     }
 }
 
+typedef struct
+{
+  PsiAllocator *allocator;
+  PsiBlockId lent;
+  guint n_asked;
+} Lender;
+
+static void
+return_lent (gpointer data)
+{
+  Lender *lender = data;
+
+  psi_allocator_release (lender->allocator, lender->lent);
+  lender->lent = 0;
+  lender->n_asked++;
+}
+
+/* What is lent is asked for when the capacity is reached, not before, and goes back to the GPU. */
+static void
+test_lent (void)
+{
+  g_autoptr (PsiAllocator) allocator = psi_allocator_new (100 * MIB, FALSE);
+  Lender lender = { .allocator = allocator, .lent = psi_allocator_take (allocator, 0, 60 * MIB) };
+
+  psi_allocator_when_full (allocator, return_lent, &lender);
+  psi_allocator_take (allocator, 0, 40 * MIB);
+  g_assert_cmpuint (lender.n_asked, ==, 0);
+  psi_allocator_take (allocator, 0, 30 * MIB);
+  g_assert_cmpuint (lender.n_asked, ==, 1);
+  g_assert_cmpint (psi_allocator_reserved_bytes (allocator), ==, 70 * MIB);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -142,5 +174,6 @@ main (int argc, char **argv)
   g_test_add_func ("/hwmodel/allocator/capacity", test_capacity);
   g_test_add_func ("/hwmodel/allocator/expandable", test_expandable);
   g_test_add_func ("/hwmodel/allocator/random", test_random);
+  g_test_add_func ("/hwmodel/allocator/lent", test_lent);
   return g_test_run ();
 }
