@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* From peaks to what a GPU needs:
  *
- *   reserved   peak + what the allocator caches (step-reserved.c); device = reserved + context + communicator buffers
- *   verdict    oom: device > capacity; tight: less than a tenth of it free */
+ *   reserved   peak + what the allocator caches (step-reserved.c, step-replay.c); device = reserved + context +
+ * communicator buffers verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-memory.h"
 
 #include "psi-account.h"
@@ -27,37 +27,51 @@ psi_report_overhead_bytes (const PsiStep *step)
   return step->machine->gpu.context_bytes + (gint64) communicators * channels * 2 * (gint64) (9.19 * 1048576);
 }
 
-/* What the allocator caches on the fullest rank; the others are taken to cache as much. */
+/* What the allocator caches on a rank. */
 static gint64
-cache_bytes_of_fullest (const PsiPlanReport *plan, const PsiStep *step)
+cache_bytes_of (const PsiPlanReport *plan, const PsiStep *step, guint rank)
 {
-  guint fullest = 0, n = plan->ranks->len;
+  gint64 capacity_bytes =
+      plan->capacity_bytes < 0 ? -1 : MAX (plan->capacity_bytes - psi_report_overhead_bytes (step), 0);
 
-  if (step->schedule->pool != NULL || n != step->n_ranks)
+  if (step->schedule->pool != NULL || plan->ranks->len != step->n_ranks)
     return 0;
-  for (guint i = 1; i < n; i++)
+  if (psi_step_has_script (step))
+    return psi_step_replayed_bytes (step, &step->ranks[rank], capacity_bytes) -
+           g_array_index (plan->ranks, PsiRankReport, rank).peak_bytes;
+  return psi_step_cache_bytes (step, &step->ranks[rank], capacity_bytes);
+}
+
+static guint
+fullest_of (const PsiPlanReport *plan)
+{
+  guint fullest = 0;
+
+  for (guint i = 1; i < plan->ranks->len; i++)
     if (g_array_index (plan->ranks, PsiRankReport, i).peak_bytes >
         g_array_index (plan->ranks, PsiRankReport, fullest).peak_bytes)
       fullest = i;
-  return psi_step_cache_bytes (
-      step, &step->ranks[fullest],
-      plan->capacity_bytes < 0 ? -1 : MAX (plan->capacity_bytes - psi_report_overhead_bytes (step), 0));
+  return fullest;
 }
 
+/* The allocator is followed on the fullest rank, and on the first where a script says what it does; the others are
+ * taken to cache as much as the fullest. */
 void
 psi_report_fill_memory (PsiPlanReport *plan, const PsiStep *step)
 {
   gboolean real = step->machine->gpu.context_bytes > 0;
+  guint fullest = fullest_of (plan);
 
   plan->capacity_bytes = step->machine->gpu.memory_bytes;
-  gint64 cache_bytes = real ? cache_bytes_of_fullest (plan, step) : 0;
+  gint64 cache_bytes = real ? cache_bytes_of (plan, step, fullest) : 0;
+  gint64 first_bytes = real && fullest > 0 && psi_step_has_script (step) ? cache_bytes_of (plan, step, 0) : cache_bytes;
   for (guint i = 0; i < plan->ranks->len; i++)
     {
       PsiRankReport *row = &g_array_index (plan->ranks, PsiRankReport, i);
+      gint64 held_bytes = row->peak_bytes + MAX (i == 0 ? first_bytes : cache_bytes, 0);
 
       row->overhead_bytes = psi_report_overhead_bytes (step);
-      row->reserved_bytes =
-          real ? (row->peak_bytes + cache_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
+      row->reserved_bytes = real ? (held_bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES : row->peak_bytes;
       row->device_bytes = row->reserved_bytes + row->overhead_bytes;
       plan->steady_bytes = MAX (plan->steady_bytes, row->steady_bytes);
       plan->peak_bytes = MAX (plan->peak_bytes, row->peak_bytes);

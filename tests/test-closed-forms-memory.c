@@ -177,7 +177,7 @@ test_table_gradient (void)
   {
     const char *framework;
     gboolean made;
-  } rows[] = { { "megatron", TRUE }, { "nanotron", FALSE }, { "pytorch", FALSE } };
+  } rows[] = { { "megatron", TRUE }, { "nanotron", TRUE }, { "pytorch", FALSE } };
 
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
     {
@@ -268,6 +268,47 @@ test_context (void)
   g_assert_cmpint (rank_of (plan_of (ideal), 0)->overhead_bytes, ==, 0);
 }
 
+#define NANOTRON                                                                                                       \
+  "model=custom family=llama machine=h100 hidden=2048 heads=32 kv_heads=32 ffn=8192 vocab=32000 layers=16 "            \
+  "sequence=4096 framework=nanotron grad_clip=no "
+static gint64
+held_bytes (const char *flags)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, NANOTRON "%s", flags);
+
+  return rank_of (plan_of (report), 0)->reserved_bytes;
+}
+
+/* What nanotron's allocator holds. Without tensor parallelism nothing is lent, and whether the host checks collectives
+ * changes nothing. With it: hosts that are slower than the GPU (checks, small layers) have everything back in time,
+ * faster ones run ahead by whole tensors of 2 h bytes a token, at least one of each layer, at most what 1024 calls of
+ * the host lend; those of a pipeline while the first step starts, from the second tensor sent on. */
+static void
+test_nanotron_lent (void)
+{
+#define SHARDS "tp=8 sequence_parallel=yes micro_batch=8 "
+  const gint64 whole = 2 * 2048 * 4096 * 8;
+  gint64 ahead = held_bytes (SHARDS "micro_batches=2 collective_checks=no gpus_per_node=8"),
+         behind = held_bytes (SHARDS "micro_batches=2 collective_checks=yes");
+
+  g_assert_cmpint (held_bytes ("micro_batch=2 micro_batches=2 collective_checks=yes"), ==,
+                   held_bytes ("micro_batch=2 micro_batches=2 collective_checks=no"));
+  g_assert_cmpint (ahead - behind, >, 16 * whole);
+  g_assert_cmpint (ahead - behind, <, 1024 / 16 * whole);
+
+  gint64 short_pipe = held_bytes (SHARDS "pp=2 micro_batches=8 collective_checks=yes"),
+         long_pipe = held_bytes (SHARDS "pp=8 micro_batches=8 collective_checks=yes");
+  /* As many activations in flight, but the longer one keeps what six forwards of two layers and an embedding lend. */
+  g_assert_cmpint (long_pipe - short_pipe, >, 6 * 4 * whole);
+  /* The copy of ZeRO-0's gradients in buckets, 2 N, is not there under ZeRO-1, whose moments and master copy are
+   * shared. */
+  g_autoptr (PsiReport) buckets = run_flags (FALSE, NANOTRON "dp=2 micro_batch=1");
+  g_autoptr (PsiReport) shared = run_flags (FALSE, NANOTRON "dp=2 micro_batch=1 zero=1");
+  gint64 n = 16 * (4 * 2048 * 2048 + 3 * 2048 * 8192 + 2 * 2048) + 2 * 32000 * 2048 + 2048;
+  gint64 saved = rank_of (plan_of (buckets), 0)->steady_bytes - rank_of (plan_of (shared), 0)->steady_bytes;
+  g_assert_cmpint (ABS (saved - (2 + 12 / 2) * n), <, n / 100);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -281,5 +322,6 @@ main (int argc, char **argv)
   g_test_add_func ("/closed-forms/pipeline/stage-buffers", test_stage_buffers);
   g_test_add_func ("/closed-forms/device/late-moments", test_late_moments);
   g_test_add_func ("/closed-forms/device/context", test_context);
+  g_test_add_func ("/closed-forms/nanotron/lent", test_nanotron_lent);
   return g_test_run ();
 }

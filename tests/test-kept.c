@@ -207,6 +207,112 @@ test_gathered_inputs (void)
     }
 }
 
+/* Bytes that a script's forward leaves, and how many tensors its backward leaves after that. */
+static gint64
+left_by_script (const PsiLayerKind *kind, guint *ret_n_left)
+{
+  gboolean reads = g_array_index (kind->script[0], PsiScriptLine, 0).verb == PSI_SCRIPT_MOVE;
+  gint64 bytes[PSI_SCRIPT_SLOTS] = { [PSI_SCRIPT_FLOW] = reads ? kind->input_bytes : 0 }, kept = 0;
+
+  for (guint pass = 0; pass < 2; pass++)
+    {
+      for (guint i = 0; i < kind->script[pass]->len; i++)
+        {
+          const PsiScriptLine *line = &g_array_index (kind->script[pass], PsiScriptLine, i);
+
+          switch ((PsiScriptVerb) line->verb)
+            {
+            case PSI_SCRIPT_TAKE:
+              g_assert_cmpint (bytes[line->slot], ==, 0); /* else the one before is lost */
+              bytes[line->slot] = line->bytes;
+              break;
+            case PSI_SCRIPT_MOVE:
+              bytes[line->slot] = bytes[PSI_SCRIPT_FLOW];
+              bytes[PSI_SCRIPT_FLOW] = 0;
+              break;
+            case PSI_SCRIPT_FREE:
+            case PSI_SCRIPT_LEND:
+              bytes[line->slot] = 0;
+              break;
+            case PSI_SCRIPT_LAUNCH:
+            case PSI_SCRIPT_COMM:
+            case PSI_SCRIPT_BUFFER:
+            case PSI_SCRIPT_GRADIENT:
+              break;
+            }
+        }
+      if (pass == 0)
+        g_assert_cmpint (bytes[PSI_SCRIPT_FLOW], ==, kind->output_bytes);
+      for (guint i = 1; i < PSI_SCRIPT_SLOTS; i++)
+        {
+          kept += pass == 0 ? bytes[i] : 0;
+          *ret_n_left += pass == 1 && bytes[i] > 0;
+        }
+    }
+  return kept;
+}
+
+/* nanotron keeps for each token of a layer, over t GPUs that shard the sequence: 8h residuals and norms, 2 (q + 2k)
+ * packed projection (grouped queries: 2q), 4k rotated keys and values, 2q attention, 4a log-sum-exp, 8f; its script 4
+ * more for each norm's root mean square. Of a logit 4 bytes stay. No copy of the attention's output, but where tp
+ * leaves the sequence whole. */
+static void
+test_nanotron (void)
+{
+  static const struct
+  {
+    const char *model;
+    gint64 h, q, k, f, a;
+  } cases[] = { { "llama-2-7b", 4096, 4096, 4096, 11008, 32 }, { "llama-3-8b", 4096, 4096, 1024, 14336, 32 } };
+  PsiLowering lowering = plain;
+
+  lowering.megatron = TRUE;
+  lowering.framework = psi_framework_find ("nanotron");
+  lowering.memory = psi_framework_memory (lowering.framework);
+  lowering.micro_batch = 2;
+  lowering.sequence = 2048;
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    for (gint64 t = 1; t <= 8; t *= 8)
+      {
+        gint64 h = cases[i].h, q = cases[i].q, k = cases[i].k, f = cases[i].f, a = cases[i].a, tokens = 2 * 2048;
+        gint64 each = 8 * h + (q == k ? 2 * (q + 2 * k) : 2 * q) + 4 * k + 2 * q + 4 * a + 8 * f;
+        guint n_left = 0;
+
+        lowering.tp = (guint) t;
+        lowering.sequence_parallel = t > 1;
+        g_autoptr (PsiSettings) settings = SETTINGS ("model", cases[i].model);
+        g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+        const PsiLayerKind *block = find_kind (model, "block"), *head = find_kind (model, "head");
+        g_assert_cmpint (block->saved_bytes, ==, tokens * each / t);
+        g_assert_cmpint (left_by_script (block, &n_left), ==, tokens * (each + 2 * 4) / t);
+        gint64 logits = head->saved_bytes - 4 * h * tokens / t;
+        g_assert_cmpint (logits, ==,
+                         4 * head->parameters / h * tokens - 4 * tokens); /* the norm's h are parameters too */
+        g_assert_cmpint (left_by_script (head, &n_left), ==, head->saved_bytes);
+        left_by_script (find_kind (model, "embedding"), &n_left);
+        g_assert_cmpuint (n_left, ==, 0);
+        /* Gradients of all parameters but the norms'; those are lost in the noise. */
+        gint64 gradients = 0, elements = 0;
+        for (guint l = 0; l < block->script[1]->len; l++)
+          if (g_array_index (block->script[1], PsiScriptLine, l).verb == PSI_SCRIPT_GRADIENT)
+            gradients += g_array_index (block->script[1], PsiScriptLine, l).bytes;
+        for (guint n = 0; n < block->tensors->len; n++)
+          elements += g_array_index (block->tensors, gint64, n);
+        g_assert_cmpint (elements, ==, block->parameters);
+        g_assert_cmpint (gradients, ==, 2 * (block->parameters - 2 * h));
+      }
+  /* Whole sequences on every GPU: another mode of the framework, without a script. */
+  lowering.tp = 8;
+  lowering.sequence_parallel = FALSE;
+  g_autoptr (PsiSettings) settings = SETTINGS ("model", "llama-2-7b");
+  g_autoptr (PsiModel) model = expand (settings, &lowering, 1);
+  g_assert_null (find_kind (model, "block")->script[0]);
+  lowering.memory = NULL;
+  lowering.framework = psi_framework_find ("megatron");
+  g_autoptr (PsiModel) other = expand (settings, &lowering, 1);
+  g_assert_null (find_kind (other, "block")->script[0]);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -217,5 +323,6 @@ main (int argc, char **argv)
   g_test_add_func ("/workload/kept/scored-activations", test_scored_activations);
   g_test_add_func ("/workload/kept/residual-inputs", test_residual_inputs);
   g_test_add_func ("/workload/kept/gathered-inputs", test_gathered_inputs);
+  g_test_add_func ("/workload/kept/nanotron", test_nanotron);
   return g_test_run ();
 }

@@ -62,8 +62,7 @@ psi_plan_resolve_precision (PsiPlan *plan, const PsiSettings *s, const PsiModelS
     }
   if (formats[p].bytes < 4 && !source->is_uniform)
     plan->extra_gradient_bytes_each = (gradient == NULL ? held - MIN (held, 4) : 0) +
-                                      (plan->micro_batches > 1 ? plan->memory->autograd_gradient_bytes : 0) +
-                                      (plan->dp > 1 ? plan->memory->bucket_copy_bytes : 0);
+                                      (plan->dp > 1 && plan->zero == 0 ? plan->memory->bucket_copy_bytes : 0);
   if (plan->memory->plain_optimizer && !source->is_uniform)
     plan->optimizer_bytes_each = optimizers[o].moments_bytes * plan->parameter_bytes_each / 4;
   else

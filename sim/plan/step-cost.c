@@ -281,7 +281,8 @@ psi_shape_cost_new (const PsiPlan *plan, const PsiMachine *machine, const PsiMod
 
   lowering.attention_copy =
       micro_batch > 1 && plan->cp == 1 &&
-      (plan->memory->attention_copies > 1 ||
+      (plan->memory->attention_copies > 2 ||
+       (plan->memory->attention_copies == 2 && plan->tp > 1 && !plan->sequence_parallel) ||
        (plan->memory->attention_copies == 1 && machine->gpu.architecture < PSI_ARCHITECTURE_HOPPER));
   PsiModel *model = psi_model_source_expand (source, settings, &lowering, plan->stages, error);
 

@@ -442,6 +442,15 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   g_array_append_val (rank->marks, edge.ops.last);
 }
 
+/* Gradients of a layer that a framework keeps beside their sums until the whole part's are there. */
+static gint64
+own_gradient_bytes (const PsiPlan *plan, const PsiLayerKind *kind)
+{
+  if (plan->parameter_bytes_each != 2 || kind->parameter_bytes > 0)
+    return 0;
+  return psi_kind_trainable (kind) * plan->memory->autograd_gradient_bytes;
+}
+
 /* Full backward, or only its input or weight half. */
 void
 psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
@@ -454,6 +463,7 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
   g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
   Layers layers;
+  gint64 gradient_bytes = 0; /* the backward's own, until all are added to the sums */
 
   begin_layers (step, rank, token, &layers);
   for (guint l = first_layer + n_layers; l > first_layer && layers.whole == PSI_OP_NONE; l--)
@@ -519,6 +529,11 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
           psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_WORKSPACE, kind->backward_workspace_bytes);
           psi_program_delta (rank->program, ops.last, TRUE, PSI_MEMORY_WORKSPACE, -kind->backward_workspace_bytes);
         }
+      gint64 own_bytes = weight_half ? own_gradient_bytes (plan, kind) : 0;
+      gradient_bytes += own_bytes;
+      psi_program_delta (rank->program, ops.first, FALSE, PSI_MEMORY_GRADIENTS, own_bytes);
+      if (layer == first_layer)
+        psi_program_delta (rank->program, ops.last, TRUE, PSI_MEMORY_GRADIENTS, -gradient_bytes);
       if (weight_half)
         {
           gboolean is_first = rank->ready[layer] == PSI_OP_NONE;

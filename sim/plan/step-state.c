@@ -143,6 +143,19 @@ dummy_gradient_bytes (const PsiStep *step)
   return (psi_kind_trainable (kind) - psi_kind_trainable_experts (kind)) * plan->parameter_bytes_each;
 }
 
+/* Buffers into which all layers gather: inputs and gradients of the products of a tensor-parallel group. */
+gint64
+psi_step_shared_gather_bytes (const PsiStep *step)
+{
+  const PsiPlan *plan = step->plan;
+  const PsiModel *model = psi_step_model (step);
+
+  if (!plan->memory->shared_gathers || plan->tp == 1 || !plan->sequence_parallel || model->is_uniform ||
+      model->n_blocks == 0)
+    return 0;
+  return 2 * (gint64) plan->tp * psi_layer_kind (model, model->first_block)->output_bytes;
+}
+
 /* Megatron keeps its lists of boundary tensors until the next step makes them anew: input and output of each model
  * part. */
 static gint64
@@ -184,7 +197,8 @@ psi_step_add_state (PsiStep *step, PsiStepRank *rank)
   guint shards = psi_step_group_size (step, PSI_DIMENSION_SHARD);
   gboolean travels = plan->cyclic && plan->zero == 3; /* states are not at rest anywhere */
 
-  rank->base[PSI_MEMORY_WORKSPACE] += product_workspace_bytes (step) + dummy_gradient_bytes (step) + psi_step_graph_bytes (step, rank);
+  rank->base[PSI_MEMORY_WORKSPACE] += product_workspace_bytes (step) + dummy_gradient_bytes (step) +
+                                      psi_step_graph_bytes (step, rank) + psi_step_shared_gather_bytes (step);
   rank->base[PSI_MEMORY_BOUNDARY] += boundary_bytes_kept (step, rank);
   rank->base[PSI_MEMORY_WORKSPACE] += spare_bytes (step, rank);
   for (guint c = 0; c < step->schedule->n_chunks; c++)

@@ -459,6 +459,8 @@ gint64 psi_step_tied_trained (const PsiModel *model);
 /* Ranks that share one sharded copy of an expert. */
 guint psi_step_expert_shards (const PsiStep *step);
 void psi_step_add_state (PsiStep *step, PsiStepRank *rank);
+/* Of the workspaces: buffers into which the products of all layers gather, where the framework has such. */
+gint64 psi_step_shared_gather_bytes (const PsiStep *step);
 
 /* step-graphs.c */
 /* How CUDA graphs change the passes of a kind of layer. */
@@ -491,3 +493,9 @@ void psi_step_offload_state (const PsiStep *step, PsiStepRank *rank);
 /* Bytes that PyTorch's allocator holds beyond those allocated, at most so far; it may take capacity_bytes (-1: no end)
  * before it gives back what it caches. */
 gint64 psi_step_cache_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capacity_bytes);
+
+/* step-replay.c */
+/* Can psi_step_replayed_bytes() be asked? */
+gboolean psi_step_has_script (const PsiStep *step);
+/* All that the allocator holds on the rank after three steps; capacity as above. */
+gint64 psi_step_replayed_bytes (const PsiStep *step, const PsiStepRank *rank, gint64 capacity_bytes);

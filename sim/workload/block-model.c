@@ -77,6 +77,7 @@ psi_block_add (PsiModel *model, const char *name, const PsiLowering *lowering, c
   psi_block_attention (&lower, block, FALSE);
   psi_block_mlp (&lower, block);
   psi_block_finish (&lower, block, psi_model_kind (model, index));
+  psi_block_script (psi_model_kind (model, index), lowering, block, tokens);
   return index;
 }
 

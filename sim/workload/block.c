@@ -276,6 +276,8 @@ psi_block_attention (PsiLower *lower, const PsiBlock *block, gboolean cross)
       psi_lower_save (lower, block->rope ? q_bytes + kv_bytes / 2 : 0); /* before they are rotated */
       psi_lower_save (lower, block->rope ? 4 * tokens * block->head_dim * width : 0);
     }
+  if (psi_block_memory (lower->lowering)->packed_queries && block->heads == block->kv_heads)
+    psi_lower_save (lower, kv_bytes); /* not used any more */
   add_context_ring (lower, kv_bytes);
 
   if (lower->select_products && lower->lowering->flash)
@@ -378,9 +380,10 @@ psi_block_finish (PsiLower *lower, const PsiBlock *block, PsiLayerKind *kind)
   kind->input_bytes = kind->output_bytes = stream_bytes;
   psi_lower_keep (lower, stream_bytes);
   kind->forward_workspace_bytes = stream_bytes + gathered_bytes;
-  /* Gradients of the residual and of the widest inner tensor, gathered input and its gradient; PyTorch makes a weight
-   * gradient before it adds it, Megatron's products add in place. */
-  kind->backward_workspace_bytes = 2 * stream_bytes + lower->flow_bytes + 2 * gathered_bytes +
+  /* Gradients of the residual and of the widest inner tensor, gathered input (if it has no buffer of its own) and its
+   * gradient; PyTorch makes a weight gradient before it adds it, Megatron's products add in place. */
+  kind->backward_workspace_bytes = 2 * stream_bytes + lower->flow_bytes +
+                                   (psi_block_memory (lower->lowering)->shared_gathers ? 1 : 2) * gathered_bytes +
                                    (lower->lowering->megatron ? 0 : lower->largest_matrix * lower->element_bytes);
   psi_lower_finish (lower, kind);
 }
@@ -426,6 +429,8 @@ psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, const Psi
   kind->backward_workspace_bytes = psi_block_whole_bytes (&lower, block) + psi_block_table_gradient_bytes (&lower);
   kind->never_recomputed = TRUE;
   psi_lower_finish (&lower, kind);
+  if (replicated == 0 && !norm)
+    psi_block_script_embedding (kind, lowering, block, tokens, vocab);
   return index;
 }
 
@@ -499,11 +504,13 @@ psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock
   kind->stale_bytes = memory->stale_logits ? whole * width : 0;
 
   gint64 gathered_bytes = lower.sequence_shards > 1 ? whole_bytes : 0;
-  gint64 again_bytes = psi_block_memory (lowering)->whole_inputs ? 0 : gathered_bytes; /* if it is not kept */
+  gint64 again_bytes = memory->whole_inputs || memory->shared_gathers ? 0 : gathered_bytes; /* if it is not kept */
   kind->forward_workspace_bytes =
       again_bytes + (is_eager (&lower) && width == 2 && memory->loss_kept_bytes > width ? chunk * width : 0);
   kind->backward_workspace_bytes =
       MAX (MAX (loss_bytes, gradient_bytes) - kept_bytes, 0) + again_bytes + gathered_bytes;
   psi_lower_finish (&lower, kind);
+  if (!transform)
+    psi_block_script_head (kind, lowering, block, tokens, vocab, tied);
   return index;
 }

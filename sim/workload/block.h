@@ -57,6 +57,14 @@ guint psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, con
 guint psi_block_add_head (PsiModel *model, const PsiLowering *lowering, const PsiBlock *block, gint64 tokens,
                           gint64 vocab, gboolean tied, gboolean transform);
 
+/* Give a finished kind the script of the framework's code, and its parameters one by one, if the framework has such and
+ * the block is one that the script knows. `vocab`: columns; `tied`: the head's matrix is the embedding's. */
+void psi_block_script (PsiLayerKind *kind, const PsiLowering *lowering, const PsiBlock *block, gint64 tokens);
+void psi_block_script_embedding (PsiLayerKind *kind, const PsiLowering *lowering, const PsiBlock *block, gint64 tokens,
+                                 gint64 vocab);
+void psi_block_script_head (PsiLayerKind *kind, const PsiLowering *lowering, const PsiBlock *block, gint64 tokens,
+                            gint64 vocab, gboolean tied);
+
 /* Tokens of one micro-batch on one GPU. */
 gint64 psi_block_tokens (const PsiLowering *lowering, gint64 sequence);
 

@@ -23,9 +23,14 @@
  *                     looks up cos and sin of each position in every layer, and heads are put in order around the
  *                     attention. The norm of PyTorch operators keeps an fp32 copy as Llama's does: such runs of 2023
  *                     did not fit where those with flash-attn's norm did
- *   nanotron          FP32GradientAccumulator over all parameters; the bf16 .grad of the last micro-batch is still
- *                     there in the next forward; torch's reducer copies it into buckets. Loss: fp32 logits and their
- *                     shifted copy. Column-parallel products keep the gathered input unless tp_recompute_allgather
+ *   nanotron          models/llama.py and what it calls, line by line in block-script.c: FP32GradientAccumulator over all
+ *                     parameters; every bf16 .grad of a part stays until its backward is over; with ZeRO-0 torch's
+ *                     reducer copies them into buckets, with ZeRO-1 there is none (trainer.py, make_ddp). Loss: fp32
+ *                     logits and their shifted copy, of which the latter stays. Column-parallel products gather their
+ *                     input again (tp_recompute_allgather is on by default) into one buffer of all layers. Its table
+ *                     of a benchmark (helpers.py, create_table_log) has max_memory_allocated and max_memory_reserved
+ *                     of rank 0 in step 3, but log_memory() resets both counters after the passes of each of the first
+ *                     five steps: only the second still knows of activations, and only it grows with the micro-batch
  *   pytorch           nn.functional.cross_entropy: fp32 copy and log-softmax kept, and a gradient: 8 and 12 bytes.
  *                     fully_shard and FullyShardedDataParallel: what no block wraps is the root's unit, which does not
  *                     reshard after the forward. Tensor parallelism (PrepareModuleInput, ColwiseParallel) gathers an
@@ -45,7 +50,7 @@
  * own llm.c             train_gpt2.cu: activations attproj and fcproj of every layer; the loss overwrites the logits
  *
  * Measured: Megatron's bytes between steps to 1 MiB on its functional tests (A100 and H100, with and without
- * deterministic products); nanotron's two copies fit its published sweep (8B, dp 2 minus dp 1: 2457 MiB, 2 N = 2416).
+ * deterministic products); nanotron's buckets fit its published sweep (8B, dp 2 minus dp 1: 2457 MiB, 2 N = 2416).
  */
 #include "framework-memory.h"
 
@@ -72,12 +77,12 @@ static const PsiFrameworkMemory rows[] = {
     .fused_loss_bytes = 5, .loss_chunks = 1, .keeps_outputs = TRUE },
   { .name = "megatron-eager",
     .gradient_bytes = { 2, 2 }, .loss_kept_bytes = 6, .loss_peak_bytes = 14, .compiled_loss_bytes = { 6, 14 },
-    .loss_chunks = 1, .attention_copies = 2, .keeps_outputs = TRUE, .gathered_logits = TRUE, .whole_inputs = TRUE,
+    .loss_chunks = 1, .attention_copies = 3, .keeps_outputs = TRUE, .gathered_logits = TRUE, .whole_inputs = TRUE,
     .whole_qkv = TRUE, .stale_logits = TRUE },
   { .name = "nanotron",
-    .gradient_bytes = { 4, 4 }, .autograd_gradient_bytes = 2, .bucket_copy_bytes = 2, .loss_kept_bytes = 8,
-    .loss_peak_bytes = 8, .compiled_loss_bytes = { 8, 8 }, .loss_chunks = 1, .attention_copies = 2,
-    .keeps_outputs = TRUE },
+    .gradient_bytes = { 4, 4 }, .autograd_gradient_bytes = 2, .bucket_copy_bytes = 2, .loss_kept_bytes = 4,
+    .loss_peak_bytes = 8, .compiled_loss_bytes = { 4, 8 }, .loss_chunks = 1, .attention_copies = 2,
+    .packed_queries = TRUE, .shared_gathers = TRUE, .has_script = TRUE, .logs_reserved = TRUE },
   { .name = "torchtitan",
     .gradient_bytes = { 4, 4 }, .loss_kept_bytes = 4, .loss_peak_bytes = 12, .compiled_loss_bytes = { 2, 4 },
     .loss_chunks = 1, .whole_inputs = TRUE, .fsdp = 2, .expandable = TRUE, .sharded_loss_bytes = { 16, 0 } },

@@ -9,17 +9,19 @@ typedef struct
 {
   const char *name;              /* of psi_frameworks[] */
   guint gradient_bytes[2];       /* of an element, kept for the whole step: training in bf16, in fp16 */
-  guint autograd_gradient_bytes; /* the backward's own gradient beside the sum, alive while another micro-batch runs */
-  guint bucket_copy_bytes;       /* of an element, copies in the buckets of DistributedDataParallel; with dp > 1 */
-  gboolean plain_optimizer;      /* moments in the parameters' format, no master copy */
-  guint loss_kept_bytes;         /* of a logit of this GPU, from the forward to the backward of the loss */
-  guint loss_peak_bytes;         /* at its worst instant */
-  guint compiled_loss_bytes[2];  /* kept and peak under torch.compile; PyTorch's only */
-  guint fused_loss_bytes;        /* the same with the fused loss (0: no such thing) */
-  guint loss_chunks;             /* default of the key */
-  gboolean transformer_engine;   /* its products have a workspace of their own */
+  guint autograd_gradient_bytes; /* the backward's own gradient beside the sum, from each layer's backward to the end of
+                                  * the part's */
+  guint bucket_copy_bytes;  /* of an element, copies in the buckets of DistributedDataParallel; with dp > 1, ZeRO-0 */
+  gboolean plain_optimizer; /* moments in the parameters' format, no master copy */
+  guint loss_kept_bytes;    /* of a logit of this GPU, from the forward to the backward of the loss */
+  guint loss_peak_bytes;    /* at its worst instant */
+  guint compiled_loss_bytes[2]; /* kept and peak under torch.compile; PyTorch's only */
+  guint fused_loss_bytes;       /* the same with the fused loss (0: no such thing) */
+  guint loss_chunks;            /* default of the key */
+  gboolean transformer_engine;  /* its products have a workspace of their own */
   guint attention_copies;   /* the fused attention's output is kept twice when micro_batch > 1 and cp is 1, because its
-                             * layout is not the framework's: 0 no, 1 with FlashAttention-2 before Hopper, 2 always */
+                             * layout is not the framework's: 0 no, 1 with FlashAttention-2 before Hopper, 2 where tensor
+                             * parallelism leaves the sequence whole, 3 always */
   gboolean keeps_outputs;   /* the output of a pipeline stage stays until its backward */
   gboolean gathered_logits; /* the loss is taken over the logits of the whole vocabulary on every tp rank */
   gboolean whole_inputs;    /* gathered inputs of products are kept, not gathered again (sequence parallelism) */
@@ -36,9 +38,14 @@ typedef struct
   gboolean scored_activations; /* the router's scores multiply the activation inside an expert, not its output */
   gboolean early_moments;      /* the optimizer makes its state before the first step, not at its end */
   gboolean static_memory;      /* planned before the run: no allocator caches anything */
-  guint stage_buffers;    /* so many x p micro-batches have room on all ranks of a pipeline but the last; 0: as many
-                           * as the schedule has in flight */
-  gboolean narrow_inputs; /* inputs of products in 8 bits or less are kept as such */
+  guint stage_buffers;     /* so many x p micro-batches have room on all ranks of a pipeline but the last; 0: as many
+                            * as the schedule has in flight */
+  gboolean narrow_inputs;  /* inputs of products in 8 bits or less are kept as such */
+  gboolean packed_queries; /* queries are a view of the packed projection, which stays beside the rotated copy of its
+                            * keys and values; not with grouped queries */
+  gboolean shared_gathers; /* all layers gather inputs and gradients into the same two buffers, which stay */
+  gboolean has_script;     /* block-script.c follows its code tensor by tensor */
+  gboolean logs_reserved;  /* it logs what the allocator of the first rank holds */
 } PsiFrameworkMemory;
 
 /* Never NULL; no framework counts as `pytorch`. */

@@ -11,6 +11,9 @@ kind_clear (gpointer data)
   g_array_unref (kind->kernels);
   for (guint pass = 0; pass < PSI_N_PASSES; pass++)
     g_array_unref (kind->segments[pass]);
+  g_clear_pointer (&kind->script[0], g_array_unref);
+  g_clear_pointer (&kind->script[1], g_array_unref);
+  g_clear_pointer (&kind->tensors, g_array_unref);
 }
 
 PsiModel *

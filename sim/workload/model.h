@@ -60,6 +60,32 @@ typedef struct
   guint pieces_after_n, pieces_before_n;
 } PsiSegment;
 
+/* What a pass does to the memory of its GPU, line by line, where a framework's code is followed that far. Tensors go by
+ * slots, which a layer has for each micro-batch from its forward to the end of its backward. */
+typedef enum
+{
+  PSI_SCRIPT_TAKE,     /* a tensor */
+  PSI_SCRIPT_MOVE,     /* what flows into the layer stays under that slot */
+  PSI_SCRIPT_FREE,     /* the memory can be used again at once, in the order of the stream */
+  PSI_SCRIPT_LEND,     /* the same for what a collective's stream has used: once the GPU has got there */
+  PSI_SCRIPT_LAUNCH,   /* `bytes` calls of the host that the GPU queues */
+  PSI_SCRIPT_COMM,     /* the same for a collective */
+  PSI_SCRIPT_BUFFER,   /* the slot of a buffer that all layers share and that only grows */
+  PSI_SCRIPT_GRADIENT, /* of parameters: stays until the end of the part's backward */
+} PsiScriptVerb;
+
+enum
+{
+  PSI_SCRIPT_FLOW,      /* slot: what a layer hands to the next, or back */
+  PSI_SCRIPT_SLOTS = 28 /* 0 .. 27 */
+};
+
+typedef struct
+{
+  guint8 verb, slot;
+  gint64 bytes;
+} PsiScriptLine;
+
 typedef struct
 {
   char *name;                /* "block", "embedding", "head", "conv2_1": the kind, not the instance */
@@ -87,6 +113,8 @@ typedef struct
   gint64 stale_bytes;                 /* output of the micro-batch before, if the step has several */
   gboolean never_recomputed; /* embedding and head: frameworks do not checkpoint them, full recompute keeps all */
   gint64 parameter_bytes;    /* uniform only: bytes of one copy, which need not be 2 * parameters; else 0 */
+  GArray *script[2];         /* of PsiScriptLine: forward, whole backward; NULL: the framework has none */
+  GArray *tensors;           /* of gint64: elements of each parameter; NULL as above */
   guint open_pass;           /* pass + 1 whose last segment still takes kernels, 0 = none; for psi_kind_*() only */
 } PsiLayerKind;
 
