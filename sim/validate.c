@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "validate.h"
 
-#include "framework.h"
+#include "framework-memory.h"
 #include "simulate-plan.h"
 
 #include <json-glib/json-glib.h>
@@ -48,11 +48,20 @@ counted_rank (const PsiPlanReport *plan, gboolean last)
   return fullest;
 }
 
+/* A counter that a table does not name is the one that the framework's log prints, where its code says which. */
 static void
-take_memory (PsiPrediction *prediction, const PsiPlanReport *plan, const char *kind)
+take_memory (PsiPrediction *prediction, const PsiPlanReport *plan, const PsiFramework *framework, const char *kind)
 {
   const PsiRankReport *rank = counted_rank (plan, g_str_equal (kind, "allocated-last-rank"));
 
+  if (framework != NULL && psi_framework_memory (framework)->logs_reserved && g_str_equal (kind, "unknown"))
+    {
+      const PsiRankReport *first = &g_array_index (plan->ranks, PsiRankReport, 0);
+
+      prediction->peak_bytes = (double) first->reserved_bytes;
+      prediction->steady_bytes = (double) first->steady_bytes;
+      return;
+    }
   prediction->peak_bytes = (double) (g_str_equal (kind, "reserved") ? plan->reserved_bytes
                                      : g_str_equal (kind, "device") ? plan->device_bytes
                                                                     : rank->peak_bytes);
@@ -157,7 +166,7 @@ simulate_run (PsiPrediction *prediction, const PsiRunTable *table, GError **erro
   prediction->low_s = plan->step_time_low_s;
   prediction->high_s = plan->step_time_high_s;
   prediction->outcome = plan->verdict == PSI_VERDICT_OOM ? PSI_OUTCOME_OOM : PSI_OUTCOME_OK;
-  take_memory (prediction, plan, psi_run_cell (table, prediction->run, PSI_RUN_MEMORY_KIND));
+  take_memory (prediction, plan, framework, psi_run_cell (table, prediction->run, PSI_RUN_MEMORY_KIND));
   return TRUE;
 }
 

@@ -31,6 +31,7 @@ LIMITS = [
     ("llmfoundry", "strict", "step_time", 5.0),
     ("torchtitan", "strict", "step_time", 8.0),
     ("ultrascale", "strict", "step_time", 18.0),
+    ("ultrascale", "strict", "memory", 7.5),
     ("alephalpha", "strict", "step_time", 6.5),
     ("vtrain", "strict", "step_time", 9.0),
     ("bigscience-a100", "strict", "step_time", 7.0),

@@ -263,6 +263,32 @@ test_predictions (void)
   remove_file (file);
 }
 
+/* nanotron logs what the allocator of the first rank holds: an unknown counter of its runs is that one, not of others.
+ */
+static void
+test_unknown_counter (void)
+{
+#define RUN                                                                                                            \
+  ",g,a,Llama,llama,8,1024,8,8,4096,swiglu,rmsnorm,32000,no,,1024,h100-sxm-80,4,8,400,bf16,adam,%s,2,yes,2,1,1,0,"     \
+  "none,1,4,none,flash,ok,1,1e9,%s,yes,\n"
+  g_autofree char *rows = g_strdup_printf (HEADER "a" RUN "b" RUN "c" RUN "d" RUN, "nanotron", "unknown", "nanotron",
+                                           "allocated", "nanotron", "reserved", "Megatron", "unknown");
+  char *file = write_file (rows);
+  const PsiValidateOptions all = { NULL, FALSE };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiValidation) validation = psi_validate (file, &all, &error);
+  double bytes[4];
+
+  g_assert_no_error (error);
+  for (guint i = 0; i < 4; i++)
+    bytes[i] = ((const PsiPrediction *) validation->predictions->pdata[i])->peak_bytes;
+  g_assert_cmpfloat (bytes[0], >, bytes[1]);
+  g_assert_cmpfloat (bytes[0], <=, bytes[2]);
+  g_assert_cmpfloat (fmod (bytes[0], 2 << 20), ==, 0);
+  g_assert_cmpfloat (fmod (bytes[3], 2 << 20), !=, 0);
+  remove_file (file);
+}
+
 /* A recipe of Megatron-Bridge that does not say what it recomputes recomputes what it takes to fit; with the word
  * `none`, and under other frameworks, whose default is none, it does not. */
 static void
@@ -305,5 +331,6 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/validate/settings", test_settings);
   g_test_add_func ("/sim/validate/predictions", test_predictions);
   g_test_add_func ("/sim/validate/unstated", test_unstated);
+  g_test_add_func ("/sim/validate/unknown-counter", test_unknown_counter);
   return g_test_run ();
 }
