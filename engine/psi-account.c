@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "psi-account.h"
 
+#include "psi-hash.h"
+
 #include "psi-fold.h"
 
 #include <string.h>
@@ -324,13 +326,6 @@ psi_account_run_levels (GArray *events, const PsiRun *run, PsiRankId rank, PsiTi
   follow_levels (events, period_ps, origin_ps, &run->repeat, base, rises_first, ret_levels, curve);
 }
 
-static guint64
-mix (guint64 hash, guint64 value)
-{
-  hash = (hash ^ value) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
-  return hash ^ hash >> 29;
-}
-
 PsiRankId *
 psi_account_equals (const PsiWorld *world, const PsiRun *run)
 {
@@ -349,7 +344,7 @@ psi_account_equals (const PsiWorld *world, const PsiRun *run)
 
       /* Op times of ranks that differ do so in many places: some are enough to tell them apart. */
       for (gsize i = 0; i < n; i += 1 + n / 64)
-        hash = mix (hash, (guint64) (times[i].start_ps ^ times[i].end_ps << 1));
+        hash = psi_hash_add (hash, (guint64) (times[i].start_ps ^ times[i].end_ps << 1));
       equals[r] = r;
       if (g_hash_table_lookup_extended (first, &hash, NULL, &found))
         {
@@ -373,9 +368,10 @@ mix_op (guint64 hash, const PsiProgram *program, const PsiOp *op, PsiTime start_
   const PsiFold *fold = psi_op_fold (program, op);
 
   if (fold == NULL)
-    return mix (mix (hash, (guint64) start_ps), (guint64) end_ps);
+    return psi_hash_add (psi_hash_add (hash, (guint64) start_ps), (guint64) end_ps);
   for (const PsiPart *part = psi_fold_parts (program, fold), *end = part + fold->n_parts; part < end; part++)
-    hash = mix (mix (hash, (guint64) (start_ps + part->start_ps)), (guint64) (start_ps + part->end_ps));
+    hash =
+        psi_hash_add (psi_hash_add (hash, (guint64) (start_ps + part->start_ps)), (guint64) (start_ps + part->end_ps));
   return hash;
 }
 
@@ -413,7 +409,7 @@ psi_account_digest (const PsiWorld *world, const PsiRun *run)
     {
       const PsiRank *rank = psi_world_rank (world, r);
       const PsiOpTimes *times = run->times + run->first_op[r];
-      guint64 hash = mix (0x243f6a8885a308d3, (guint64) run->period_ps);
+      guint64 hash = psi_hash_add (0x243f6a8885a308d3, (guint64) run->period_ps);
       PsiTime origin_ps = times->start_ps;
 
       for (guint s = 0; s < rank->program->n_streams; times += rank->program->streams[s++]->len)

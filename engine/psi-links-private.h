@@ -126,6 +126,9 @@ ids_push (Ids *ids, guint32 id)
   ids->items[ids->n++] = id;
 }
 
+/* psi-links-set.c: room to look up so many ids. */
+void psi_links_reserve_places (PsiLinks *links, guint n_ids);
+
 /* psi-links.c */
 void psi_links_hold_by_cap (PsiLinks *links, guint32 flow);
 void psi_links_hold_by_link (PsiLinks *links, guint32 flow, guint32 link);

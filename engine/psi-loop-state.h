@@ -3,7 +3,7 @@
  *
  *   psi-run.c           from iteration to iteration, until they repeat
  *   psi-rounds.[ch]     the same where ranks run at paces of their own
- *   psi-loop.[ch]       one iteration; psi-loop-init.c makes a world ready for it
+ *   psi-loop.[ch]       one iteration; psi-loop-init.c makes a world ready for it, psi-loop-waiting.c says who waits
  *   psi-ring.[ch]       messages of rings
  *   psi-desk.[ch]       turns at desks
  *   psi-pace.[ch]       what is noted of ranks that wait at desks
@@ -18,6 +18,16 @@
 #define PSI_LOOP_FAR 63  /* streams of a rank from this one on share a bit of `waiters` */
 #define PSI_LOOP_AHEAD 4 /* iterations under way at once: the slowest stream's and those that run ahead */
 
+/* PsiStream.state */
+enum
+{
+  PSI_HEAD_IDLE,    /* head op not yet looked at */
+  PSI_HEAD_BLOCKED, /* head op waits for another stream of its rank */
+  PSI_HEAD_POSTED,  /* message or collective waits for its partners */
+  PSI_HEAD_BUSY,    /* work or transfer under way */
+  PSI_HEAD_EARLY    /* its rank has not begun */
+};
+
 /* A stream of a rank: one cache line, all that is touched when nothing is recorded. */
 typedef struct
 {
@@ -25,7 +35,7 @@ typedef struct
   const PsiDep *deps;     /* of its program */
   const PsiPortId *ports; /* of its rank */
   guint64 done;           /* ops finished since the start */
-  guint64 waiters; /* streams of this rank that are BLOCKED on this one; the last bit: some of PSI_LOOP_FAR and more */
+  guint64 waiters; /* streams of this rank that are blocked on this one; the last bit: some of PSI_LOOP_FAR and more */
   PsiTime free_ps; /* end of its last op */
   guint32 length;
   guint32 position;  /* of the head op */

@@ -7,35 +7,19 @@
  * its links does, to the picosecond. */
 #include "psi-loop.h"
 
-#include "psi-fold.h"
 #include "psi-desk.h"
+#include "psi-fold.h"
+#include "psi-hash.h"
 #include "psi-pace.h"
 #include "psi-ring.h"
 
 #define NEVER G_MAXINT64
 
-enum
-{
-  IDLE,    /* head op not yet looked at */
-  BLOCKED, /* head op waits for another stream of its rank */
-  POSTED,  /* message or collective waits for its partners */
-  BUSY,    /* work or transfer under way */
-  EARLY    /* its rank has not begun */
-};
-
-static inline guint64
-mix (guint64 x)
-{
-  x = (x ^ x >> 30) * G_GUINT64_CONSTANT (0xbf58476d1ce4e5b9);
-  x = (x ^ x >> 27) * G_GUINT64_CONSTANT (0x94d049bb133111eb);
-  return x ^ x >> 31;
-}
-
 /* Weights of an op's start and end in the sum of its iteration. */
 static inline guint64
 weight_of (const PsiLoop *loop, guint32 index, guint32 position, gboolean is_end)
 {
-  return mix ((guint64) index << 33 | (guint64) position << 1 | is_end);
+  return psi_hash_mix ((guint64) index << 33 | (guint64) position << 1 | is_end);
 }
 
 static void
@@ -96,14 +80,14 @@ wake_far (PsiLoop *loop, guint32 index)
   stream->waiters &= ~(G_GUINT64_CONSTANT (1) << PSI_LOOP_FAR);
   for (guint32 waiter = first + PSI_LOOP_FAR; waiter < end; waiter++)
     {
-      if (loop->streams[waiter].state != BLOCKED || loop->details[waiter].blocked_on != index)
+      if (loop->streams[waiter].state != PSI_HEAD_BLOCKED || loop->details[waiter].blocked_on != index)
         continue;
       if (loop->details[waiter].need > stream->done)
         {
           stream->waiters |= G_GUINT64_CONSTANT (1) << PSI_LOOP_FAR;
           continue;
         }
-      loop->streams[waiter].state = IDLE;
+      loop->streams[waiter].state = PSI_HEAD_IDLE;
       psi_loop_look_at (loop, waiter);
     }
 }
@@ -117,7 +101,7 @@ finish_op (PsiLoop *loop, guint32 index, PsiTime now_ps)
     record (loop, stream, &loop->details[index], now_ps);
   stream->free_ps = now_ps;
   stream->done++;
-  stream->state = IDLE;
+  stream->state = PSI_HEAD_IDLE;
   for (guint64 left = stream->waiters; left != 0; left &= left - 1)
     {
       guint32 bit = (guint32) __builtin_ctzll (left), waiter = index - stream->index + bit;
@@ -130,7 +114,7 @@ finish_op (PsiLoop *loop, guint32 index, PsiTime now_ps)
       if (loop->details[waiter].need > stream->done)
         continue;
       stream->waiters ^= left & -left;
-      loop->streams[waiter].state = IDLE;
+      loop->streams[waiter].state = PSI_HEAD_IDLE;
       psi_loop_look_at (loop, waiter);
     }
   if (++stream->position == stream->length)
@@ -232,7 +216,7 @@ start_transfer (PsiLoop *loop, PsiPortId id, PsiTime now_ps)
     {
       guint32 head = meeting->heads[i];
 
-      loop->streams[head].state = BUSY;
+      loop->streams[head].state = PSI_HEAD_BUSY;
       if (!loop->records)
         continue;
       loop->details[head].start_ps = now_ps;
@@ -285,7 +269,7 @@ deps_are_over (PsiLoop *loop, guint32 index, PsiTime now_ps, PsiOpId *ret_releas
       guint64 need = (guint64) (stream->iteration - dep->distance) * before->length + PSI_OP_POSITION (dep->op) + 1;
       if (before->done < need)
         {
-          stream->state = BLOCKED;
+          stream->state = PSI_HEAD_BLOCKED;
           loop->details[index].need = need;
           before->waiters |= G_GUINT64_CONSTANT (1) << MIN (stream->index, PSI_LOOP_FAR);
           if (stream->index >= PSI_LOOP_FAR)
@@ -310,7 +294,7 @@ normal (guint64 key)
 
   for (guint i = 1; i <= 4; i++)
     {
-      guint64 bits = mix (mix (key) + i * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15));
+      guint64 bits = psi_hash_mix (psi_hash_mix (key) + i * PSI_HASH_STEP);
 
       sum += (gint64) ((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
     }
@@ -329,7 +313,7 @@ cost_of (const PsiLoop *loop, guint32 index, const PsiOp *op)
   double factor = rank->scale;
   if (loop->jitter > 0)
     factor *=
-        MAX (0, 1 + loop->jitter * normal (mix (loop->seed) ^ (guint64) loop->details[index].rank << 32 ^
+        MAX (0, 1 + loop->jitter * normal (psi_hash_mix (loop->seed) ^ (guint64) loop->details[index].rank << 32 ^
                                            PSI_OP_ID (loop->streams[index].index, loop->streams[index].position)));
   return psi_time_from_s (psi_time_to_s (op->cost_ps) * factor);
 }
@@ -342,7 +326,7 @@ is_early (PsiLoop *loop, guint32 index, PsiTime now_ps)
 
   if (now_ps >= offset_ps || loop->streams[index].done > 0)
     return FALSE;
-  loop->streams[index].state = EARLY;
+  loop->streams[index].state = PSI_HEAD_EARLY;
   psi_queue_push (loop->queue, (PsiEvent){ offset_ps, PSI_LOOP_KEY (PSI_LOOP_WORK, index) });
   return TRUE;
 }
@@ -356,7 +340,7 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
   PsiTime moving_ps = PSI_TIME_MAX;
   PsiOpId released_by = PSI_OP_NONE;
 
-  if (stream->state != IDLE)
+  if (stream->state != PSI_HEAD_IDLE)
     return;
   if (stream->iteration >= loop->horizon)
     {
@@ -382,7 +366,7 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
     {
       PsiTime cost_ps = cost_of (loop, index, op);
 
-      stream->state = BUSY;
+      stream->state = PSI_HEAD_BUSY;
       if (cost_ps == 0)
         finish_op (loop, index, now_ps);
       else
@@ -391,7 +375,7 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
     }
   if (op->kind == PSI_OP_SERVE)
     {
-      stream->state = POSTED;
+      stream->state = PSI_HEAD_POSTED;
       psi_desk_post (loop, index, now_ps);
       return;
     }
@@ -402,50 +386,11 @@ try_head (PsiLoop *loop, guint32 index, PsiTime now_ps)
     }
   PsiPortId id = stream->ports[op->slot];
   PsiMeeting *meeting = &loop->meetings[id];
-  stream->state = POSTED;
+  stream->state = PSI_HEAD_POSTED;
   meeting->heads[meeting->posted++] = index;
   meeting->moving_ps = moving_ps; /* the last to come decides */
   if (meeting->posted == meeting->n_members)
     start_transfer (loop, id, now_ps);
-}
-
-char *
-psi_loop_describe_waiting (const PsiLoop *loop)
-{
-  GString *text = g_string_new ("deadlock: ");
-  static const char *const partners[] = {
-    [PSI_OP_SEND] = "send", [PSI_OP_RECV] = "receive", [PSI_OP_COLLECTIVE] = "collective", [PSI_OP_SERVE] = "turn"
-  };
-  guint shown = 0;
-
-  for (guint32 i = 0; i < loop->n_streams && shown < 4; i++)
-    {
-      const PsiStream *stream = &loop->streams[i];
-
-      if (stream->state != BLOCKED && stream->state != POSTED)
-        continue;
-      g_string_append_printf (text, "%srank %u stream %u op %u (step %u)", shown > 0 ? "; " : "", loop->details[i].rank,
-                              stream->index, stream->position, stream->iteration);
-      if (stream->state == POSTED)
-        g_string_append_printf (text, " waits for its partner in a %s", partners[stream->ops[stream->position].kind]);
-      else
-        for (guint32 j = loop->first_stream[loop->details[i].rank]; j < loop->first_stream[loop->details[i].rank + 1];
-             j++)
-          if (stream->index < PSI_LOOP_FAR ? loop->streams[j].waiters >> stream->index & 1
-                                           : loop->details[i].blocked_on == j)
-            g_string_append_printf (text, " waits for stream %u", loop->streams[j].index);
-      shown++;
-    }
-  for (guint32 i = 0; i < loop->n_streams && shown < 4; i++)
-    if (loop->streams[i].state == BUSY)
-      {
-        g_string_append_printf (text,
-                                "%srank %u stream %u op %u (step %u) waits for bytes on a link that carries nothing",
-                                shown > 0 ? "; " : "", loop->details[i].rank, loop->streams[i].index,
-                                loop->streams[i].position, loop->streams[i].iteration);
-        shown++;
-      }
-  return g_string_free (text, FALSE);
 }
 
 /* Streams and ops of many ranks do not fit the nearest cache: ask for those of the events to come. */
@@ -498,12 +443,12 @@ step_clock (PsiLoop *loop, PsiTime now_ps)
           if (loop->meetings[source].is_busy)
             finish_op (loop, psi_desk_over (loop, source, now_ps), now_ps);
           else
-            loop->streams[psi_desk_begin (loop, source, now_ps)].state = BUSY;
+            loop->streams[psi_desk_begin (loop, source, now_ps)].state = PSI_HEAD_BUSY;
           break;
         default:
-          if (loop->streams[source].state == EARLY)
+          if (loop->streams[source].state == PSI_HEAD_EARLY)
             {
-              loop->streams[source].state = IDLE;
+              loop->streams[source].state = PSI_HEAD_IDLE;
               psi_loop_look_at (loop, source);
             }
           else

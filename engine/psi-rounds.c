@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "psi-rounds.h"
 
+#include "psi-hash.h"
 #include "psi-pace.h"
 
 #include <math.h>
@@ -82,13 +83,6 @@ take_mark (const PsiLoop *loop, PsiTime now_ps, Mark *mark)
 /* ---- Cycles ---- */
 
 static guint64
-mix (guint64 hash, guint64 value)
-{
-  hash = (hash ^ value) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
-  return hash ^ hash >> 29;
-}
-
-static guint64
 state_of (const PsiLoop *loop, PsiTime now_ps)
 {
   guint64 hash = 0x13198a2e03707344;
@@ -100,13 +94,13 @@ state_of (const PsiLoop *loop, PsiTime now_ps)
 
       if (stream->length == 0)
         continue;
-      hash = mix (hash, (guint64) stream->position << 32 | (guint64) stream->state << 24 |
-                            ((stream->iteration - first->iteration) & 0xffffff));
-      hash = mix (hash, (guint64) (now_ps - loop->details[s].start_ps));
+      hash = psi_hash_add (hash, (guint64) stream->position << 32 | (guint64) stream->state << 24 |
+                                     ((stream->iteration - first->iteration) & 0xffffff));
+      hash = psi_hash_add (hash, (guint64) (now_ps - loop->details[s].start_ps));
     }
   for (guint p = 0; p < loop->world->ports->len; p++)
     if (g_array_index (loop->world->ports, PsiPort, p).is_desk)
-      hash = mix (hash, (guint64) loop->meetings[p].posted << 1 | (loop->meetings[p].is_busy != FALSE));
+      hash = psi_hash_add (hash, (guint64) loop->meetings[p].posted << 1 | (loop->meetings[p].is_busy != FALSE));
   return hash;
 }
 

@@ -13,6 +13,8 @@
  * one by one. */
 #include "step.h"
 
+#include "psi-hash.h"
+
 #include <math.h>
 
 typedef struct
@@ -154,13 +156,6 @@ psi_step_add_shared_links (PsiStep *step, const PsiStepRank *rank, PsiPortId por
       }
 }
 
-static guint64
-mix (guint64 hash, guint64 value)
-{
-  hash = (hash ^ value) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
-  return hash ^ hash >> 29;
-}
-
 /* What a GPU adds to the looks of its domain: its pipeline rank, and which of its rings leave. */
 static guint64
 look_of (const PsiStep *step, PsiTopologyLevel level, const Place *place, guint stage)
@@ -168,7 +163,7 @@ look_of (const PsiStep *step, PsiTopologyLevel level, const Place *place, guint 
   static const PsiDimension dimensions[] = { PSI_DIMENSION_TP,       PSI_DIMENSION_CP,    PSI_DIMENSION_DP,
                                              PSI_DIMENSION_EP,       PSI_DIMENSION_SHARD, PSI_DIMENSION_EXPERT_DP,
                                              PSI_DIMENSION_EXPERT_TP };
-  guint64 hash = mix (level, stage);
+  guint64 hash = psi_hash_add (level, stage);
   guint n = step->topology.gpus_per_node;
   int shift = (int) step->strides[3];
 
@@ -180,9 +175,9 @@ look_of (const PsiStep *step, PsiTopologyLevel level, const Place *place, guint 
 
       for (guint up = 0; up < 2 && psi_step_group_size (step, dimensions[d]) > 1; up++)
         {
-          hash = mix (hash, (guint64) share_of (step, &ring, level, place, up));
+          hash = psi_hash_add (hash, (guint64) share_of (step, &ring, level, place, up));
           if (dimensions[d] == PSI_DIMENSION_EP)
-            hash = mix (hash, (guint64) (n * share_of (step, &spread, level, place, up)));
+            hash = psi_hash_add (hash, (guint64) (n * share_of (step, &spread, level, place, up)));
         }
     }
   for (int side = -1; side <= 1; side += 2)
@@ -190,7 +185,7 @@ look_of (const PsiStep *step, PsiTopologyLevel level, const Place *place, guint 
       gint64 other = (gint64) gpu_of (step, place) + side * shift;
 
       if (step->plan->pp > 1 && (int) stage + side >= 0 && (int) stage + side < (int) step->plan->pp)
-        hash = mix (hash, psi_topology_crosses (&step->topology, level, gpu_of (step, place), (guint) other));
+        hash = psi_hash_add (hash, psi_topology_crosses (&step->topology, level, gpu_of (step, place), (guint) other));
     }
   return hash;
 }
