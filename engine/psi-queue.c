@@ -425,16 +425,3 @@ psi_queue_size (const PsiQueue *queue)
 {
   return queue->n_events;
 }
-
-void
-psi_queue_reset (PsiQueue *queue)
-{
-  for (guint i = 0; i < queue->n_rungs; i++)
-    memset (queue->rungs[i].buckets, 0, queue->rungs[i].n_buckets * sizeof (guint32));
-  queue->n_rungs = 0;
-  queue->n_chunks = 1;
-  queue->free_chunk = 0;
-  queue->n_events = queue->near_first = 0;
-  queue->near.n_events = queue->heap.n_events = queue->far.n_events = 0;
-  queue->limit_ps = G_MAXINT64;
-}

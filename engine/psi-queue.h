@@ -26,5 +26,3 @@ PsiTime psi_queue_next_ps (PsiQueue *queue);
 /* Key of an event that will probably be popped `n` pops from now, G_MAXUINT64 if not known: a hint, to fetch memory. */
 guint64 psi_queue_hint (const PsiQueue *queue, guint n);
 gsize psi_queue_size (const PsiQueue *queue);
-/* Forget everything, keep the memory. */
-void psi_queue_reset (PsiQueue *queue);

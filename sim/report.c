@@ -53,8 +53,8 @@ psi_what_helps_new (void)
   return helps;
 }
 
-void
-psi_what_helps_free (PsiWhatHelps *helps)
+static void
+what_helps_free (PsiWhatHelps *helps)
 {
   if (helps == NULL)
     return;
@@ -119,7 +119,7 @@ psi_plan_report_free (PsiPlanReport *plan)
   g_array_unref (plan->advice);
   g_ptr_array_unref (plan->warnings);
   psi_critical_path_free (plan->critical_path);
-  psi_what_helps_free (plan->what_helps);
+  what_helps_free (plan->what_helps);
   g_free (plan);
 }
 

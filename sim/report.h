@@ -130,7 +130,6 @@ typedef struct
 } PsiWhatHelps;
 
 PsiWhatHelps *psi_what_helps_new (void);
-void psi_what_helps_free (PsiWhatHelps *helps);
 
 void psi_critical_path_free (PsiCriticalPath *path);
 /* "compute", "gradients", "waiting" */

@@ -140,7 +140,8 @@ test_spread (gconstpointer data)
       if (s % 2)
         {
           now_ps = 0;
-          psi_queue_reset (queue);
+          psi_queue_free (queue);
+          queue = psi_queue_new ();
         }
     }
 }
@@ -193,27 +194,6 @@ test_one_instant (void)
     }
 }
 
-static void
-test_reset (void)
-{
-  g_autoptr (PsiQueue) queue = psi_queue_new ();
-  PsiEvent event;
-
-  for (guint round = 0; round < 3; round++)
-    {
-      for (guint i = 0; i < 5000; i++)
-        psi_queue_push (queue, (PsiEvent){ (i * 7919) % 5000, i });
-      for (guint i = 0; i < 1000 * round; i++)
-        g_assert_true (psi_queue_pop (queue, &event));
-      psi_queue_reset (queue);
-      g_assert_cmpuint (psi_queue_size (queue), ==, 0);
-      g_assert_cmpint (psi_queue_next_ps (queue), ==, PSI_TIME_MAX);
-    }
-  psi_queue_push (queue, (PsiEvent){ 3, 4 });
-  g_assert_true (psi_queue_pop (queue, &event));
-  g_assert_cmpuint (event.key, ==, 4);
-}
-
 int
 main (int argc, char **argv)
 {
@@ -221,7 +201,6 @@ main (int argc, char **argv)
   g_test_add_func ("/engine/queue/empty", test_empty);
   g_test_add_func ("/engine/queue/ties", test_ties);
   g_test_add_func ("/engine/queue/one-instant", test_one_instant);
-  g_test_add_func ("/engine/queue/reset", test_reset);
   for (guint i = 0; i < G_N_ELEMENTS (spreads); i++)
     g_test_add_data_func (spreads[i].path, &spreads[i].draw, test_spread);
   return g_test_run ();

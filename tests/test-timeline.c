@@ -98,7 +98,6 @@ test_many (Fixture *fixture, gconstpointer unused)
   g_assert_no_error (error);
   for (guint i = 0; i < N; i++)
     psi_timeline_slice (timeline, 1 + i % 7, 1, i * MS, (i + 1) * MS, "F", "forward", NULL, 0);
-  g_assert_cmpuint (psi_timeline_n_events (timeline), ==, N);
   g_assert_true (psi_timeline_close (timeline, &error));
   g_assert_true (json_parser_load_from_file (parser, fixture->path, &error));
   g_assert_no_error (error);

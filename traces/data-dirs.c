@@ -30,8 +30,10 @@ source_folder (const char *kind)
   g_assert_not_reached ();
 }
 
-char **
-psi_data_directories (const char *kind)
+/* The directories of that kind that exist, in the order they are searched.
+ * Returns (transfer full) a NULL-ended list, perhaps empty; g_strfreev(). */
+static char **
+directories_of (const char *kind)
 {
   g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
   const char *user = g_getenv ("PSISIM_DATA");
@@ -52,7 +54,7 @@ psi_data_find (const char *kind, const char *file)
 {
   if (*file == '\0' || strchr (file, G_DIR_SEPARATOR) || strchr (file, '/'))
     return NULL;
-  g_auto (GStrv) directories = psi_data_directories (kind);
+  g_auto (GStrv) directories = directories_of (kind);
   for (char **directory = directories; *directory; directory++)
     {
       char *path = g_build_filename (*directory, file, NULL);
@@ -74,7 +76,7 @@ psi_data_list (const char *kind, const char *suffix)
 {
   g_autoptr (GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
   GPtrArray *names = g_ptr_array_new ();
-  g_auto (GStrv) directories = psi_data_directories (kind);
+  g_auto (GStrv) directories = directories_of (kind);
   for (char **directory = directories; *directory; directory++)
     {
       GDir *dir = g_dir_open (*directory, 0, NULL);

@@ -9,10 +9,6 @@
  * Returns (transfer full) a path, or NULL when there is none. */
 char *psi_data_find (const char *kind, const char *file);
 
-/* The directories of that kind that exist, in the order they are searched.
- * Returns (transfer full) a NULL-ended list, perhaps empty; g_strfreev(). */
-char **psi_data_directories (const char *kind);
-
 /* The files of that kind whose names end in `suffix` (".machine"), without the suffix, sorted, each once.
  * Returns (transfer full) a NULL-ended list, perhaps empty; g_strfreev(). */
 char **psi_data_list (const char *kind, const char *suffix);

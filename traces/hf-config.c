@@ -436,19 +436,6 @@ psi_hf_config_load (const char *file, GError **error)
   return g_steal_pointer (&dimensions);
 }
 
-PsiModelDimensions *
-psi_model_dimensions_copy (const PsiModelDimensions *dimensions)
-{
-  PsiModelDimensions *copy = g_memdup2 (dimensions, sizeof *dimensions);
-
-  copy->name = g_strdup (dimensions->name);
-  copy->beside = g_strdup (dimensions->beside);
-  copy->family = g_strdup (dimensions->family);
-  copy->activation = g_strdup (dimensions->activation);
-  copy->norm = g_strdup (dimensions->norm);
-  return copy;
-}
-
 void
 psi_model_dimensions_free (PsiModelDimensions *dimensions)
 {

@@ -65,7 +65,6 @@ typedef struct
  * of that architecture's configuration class. (transfer full); a missing or misspelt field is an error that names file
  * and field. */
 PsiModelDimensions *psi_hf_config_load (const char *file, GError **error);
-PsiModelDimensions *psi_model_dimensions_copy (const PsiModelDimensions *dimensions);
 void psi_model_dimensions_free (PsiModelDimensions *dimensions);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiModelDimensions, psi_model_dimensions_free)
 

@@ -7,7 +7,7 @@
 struct _PsiTimeline
 {
   PsiOutFile *file;
-  guint64 n_events;
+  gboolean has_events;
 };
 
 static inline void
@@ -103,8 +103,9 @@ put_values (PsiTimeline *timeline, const PsiTimelineValue *values, guint n_value
 static void
 begin_event (PsiTimeline *timeline, const char *phase, guint process)
 {
-  if (timeline->n_events++ > 0)
+  if (timeline->has_events)
     PUT (timeline, ",\n");
+  timeline->has_events = TRUE;
   PUT (timeline, "{\"ph\":\"");
   put_bytes (timeline, phase, 1);
   PUT (timeline, "\",\"pid\":");
@@ -232,10 +233,4 @@ psi_timeline_arrow (PsiTimeline *timeline, guint process, guint track, gint64 ti
   if (head)
     PUT (timeline, ",\"bp\":\"e\"");
   PUT (timeline, "}");
-}
-
-guint64
-psi_timeline_n_events (const PsiTimeline *timeline)
-{
-  return timeline->n_events;
 }

@@ -40,5 +40,3 @@ void psi_timeline_counter (PsiTimeline *timeline, guint process, const char *nam
 /* One end of an arrow, in the slice that runs at time_ps on that track. The two ends have the same `id`. */
 void psi_timeline_arrow (PsiTimeline *timeline, guint process, guint track, gint64 time_ps, gboolean head, guint64 id,
                          const char *name);
-
-guint64 psi_timeline_n_events (const PsiTimeline *timeline);

@@ -29,8 +29,9 @@ plain_name (const char *name)
   return g_strcanon (g_strdup (name), G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "+-_.", '-');
 }
 
-char *
-psi_timeline_option_path (const char *file, const PsiScenario *scenario, const char *plan_name)
+/* The file of a plan: FILE itself if the scenario has one plan, else "FILE-PLAN.json". (transfer full) */
+static char *
+path_of (const char *file, const PsiScenario *scenario, const char *plan_name)
 {
   const char *slash = strrchr (file, G_DIR_SEPARATOR), *dot = strrchr (file, '.');
   gsize stem = dot != NULL && (slash == NULL || dot > slash + 1) && dot != file ? (gsize) (dot - file) : strlen (file);
@@ -59,8 +60,7 @@ psi_timeline_option_observe (const char *name, const PsiStep *step, const PsiRun
 {
   const PsiTimelineOption *option = data;
   const char *ranks = option->arguments->values[PSI_OPTION_TIMELINE_RANKS];
-  g_autofree char *path =
-      psi_timeline_option_path (option->arguments->values[PSI_OPTION_TIMELINE], option->scenario, name);
+  g_autofree char *path = path_of (option->arguments->values[PSI_OPTION_TIMELINE], option->scenario, name);
 
   if (g_str_has_suffix (path, ".pickle"))
     return psi_memory_snapshot_write (path, step, run, ranks, error);

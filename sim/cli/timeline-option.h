@@ -16,5 +16,3 @@ gboolean psi_timeline_option_check (const PsiArguments *arguments, GError **erro
 /* For PsiSimulateOptions.observe, with a PsiTimelineOption as data. */
 gboolean psi_timeline_option_observe (const char *name, const PsiStep *step, const PsiRun *run, gpointer data,
                                       GError **error);
-/* The file of a plan: FILE itself if the scenario has one plan, else "FILE-PLAN.json". (transfer full) */
-char *psi_timeline_option_path (const char *file, const PsiScenario *scenario, const char *plan_name);

@@ -38,8 +38,9 @@ psi_plan_written (const PsiSettings *s, PsiKeyId key)
   return psi_settings_has (s, key) ? (guint) psi_settings_count (s, key) : 0;
 }
 
-const char *
-psi_plan_chosen (const PsiSettings *s, PsiKeyId key, const char *preset, const char *otherwise)
+/* A written word, else the strategy's, else the last resort. */
+static const char *
+chosen (const PsiSettings *s, PsiKeyId key, const char *preset, const char *otherwise)
 {
   if (psi_settings_has (s, key))
     return psi_settings_text (s, key);
@@ -82,14 +83,14 @@ choose_words (PsiPlan *plan, const PsiSettings *s, GError **error)
 {
   static const PsiNamedPlan no_name = { .name = NULL };
   const PsiNamedPlan *named = plan->named != NULL ? plan->named : &no_name;
-  const char *placement = psi_plan_chosen (s, PSI_KEY_PLACEMENT, named->placement, "separate");
-  const char *update = psi_plan_chosen (s, PSI_KEY_UPDATE, named->update, "synchronous");
-  const char *schedule = psi_plan_chosen (s, PSI_KEY_SCHEDULE, named->schedule, NULL);
+  const char *placement = chosen (s, PSI_KEY_PLACEMENT, named->placement, "separate");
+  const char *update = chosen (s, PSI_KEY_UPDATE, named->update, "synchronous");
+  const char *schedule = chosen (s, PSI_KEY_SCHEDULE, named->schedule, NULL);
 
   plan->placement = (PsiPlacement) psi_plan_index_of (placement_names, placement);
   plan->keeps_all = named->keeps_all;
   plan->parameter_server =
-      strcmp (psi_plan_chosen (s, PSI_KEY_GRADIENTS, named->gradients, "all-reduce"), "parameter-server") == 0;
+      strcmp (chosen (s, PSI_KEY_GRADIENTS, named->gradients, "all-reduce"), "parameter-server") == 0;
   plan->zero = psi_settings_has (s, PSI_KEY_ZERO) ? (guint) psi_settings_count (s, PSI_KEY_ZERO) : named->zero;
   if (schedule == NULL)
     schedule = psi_plan_written (s, PSI_KEY_PP) > 1 ? "1f1b" : "none";

@@ -8,8 +8,6 @@
 gboolean psi_plan_refuse (GError **error, int code, const char *where, const char *format, ...) G_GNUC_PRINTF (4, 5);
 /* A written number, or 0. */
 guint psi_plan_written (const PsiSettings *s, PsiKeyId key);
-/* A written word, else the strategy's, else the last resort. */
-const char *psi_plan_chosen (const PsiSettings *s, PsiKeyId key, const char *preset, const char *otherwise);
 /* Where `word` stands in a NULL-ended list that has it. */
 guint psi_plan_index_of (const char *const *names, const char *word);
 
