@@ -193,7 +193,8 @@ const PsiCommand psi_commands[] = {
         "model dimensions or a preset, machine, degrees, batch. An empty cell takes the framework's default, which "
         "-v names (Megatron-Bridge's recipes recompute or offload what it takes to fit). Other columns: id, which must "
         "be there; what was measured, step_time_s, peak_bytes with its "
-        "memory_kind (allocated reserved device) and outcome (ok oom); source, where the run is from; group, of "
+        "memory_kind (allocated reserved device; unknown is what the framework logs, where its code says which) and "
+        "outcome (ok oom); source, where the run is from; group, of "
         "alternatives whose order is scored; tight.\n\n"
         "A row that cannot be predicted is named on stderr. --source A,B takes the rows of these sources only, "
         "--strict those that are complete (tight is yes).",
