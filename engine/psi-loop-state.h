@@ -6,6 +6,7 @@
  *   psi-loop.[ch]       one iteration; psi-loop-init.c makes a world ready for it, psi-loop-waiting.c says who waits
  *   psi-ring.[ch]       messages of rings
  *   psi-desk.[ch]       turns at desks
+ *   psi-loop-record.[ch]  what is kept of ops that end
  *   psi-pace.[ch]       what is noted of ranks that wait at desks
  *   psi-loop-state.h    this
  *   psi-run-data.h      what is asked and left

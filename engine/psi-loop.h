@@ -14,8 +14,5 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PsiLoop, psi_loop_clear)
 gboolean psi_loop_iterate (PsiLoop *loop, PsiTime *now_ps);
 /* An iteration has been taken note of: forget it, and look again at streams that were too far ahead. */
 void psi_loop_next (PsiLoop *loop);
-/* Keep sums of the iterations that begin from now on: those from the one returned. `ret_weight`: what a sum grows by
- * when all times of an iteration grow by 1 ps. */
-guint32 psi_loop_keep_sums (PsiLoop *loop, guint64 *ret_weight);
 /* Who waits for what. (transfer full) */
 char *psi_loop_describe_waiting (const PsiLoop *loop);

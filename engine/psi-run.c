@@ -2,6 +2,7 @@
 #include "psi-run.h"
 
 #include "psi-cycle.h"
+#include "psi-loop-record.h"
 #include "psi-rounds.h"
 
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "workload.h"
 
 #include "data-dirs.h"
+#include "dimensions.h"
 #include "families.h"
 #include "in-file.h"
 
@@ -17,24 +18,6 @@ G_DEFINE_QUARK (psi_workload_error, psi_workload_error)
 const PsiFamily *const psi_families[] = {
   &psi_family_gpt, &psi_family_llama, &psi_family_moe, &psi_family_bert,
   &psi_family_t5,  &psi_family_vit,   &psi_family_mlp, NULL,
-};
-
-/* What a family is unless the user says otherwise. */
-typedef struct
-{
-  const char *family, *activation, *norm;
-  gboolean qkv_bias, linear_bias, tied, learned_positions, pooler;
-  gint64 vocab, sequence;
-} FamilyDefaults;
-
-static const FamilyDefaults family_defaults[] = {
-  { "gpt", "gelu", "layernorm", TRUE, TRUE, TRUE, TRUE, FALSE, 50257, 2048 },
-  { "llama", "swiglu", "rmsnorm", FALSE, FALSE, FALSE, FALSE, FALSE, 32000, 2048 },
-  { "moe", "swiglu", "rmsnorm", FALSE, FALSE, FALSE, FALSE, FALSE, 32000, 2048 },
-  { "bert", "gelu", "layernorm", TRUE, TRUE, TRUE, TRUE, TRUE, 30522, 512 },
-  { "t5", "relu", "rmsnorm", FALSE, FALSE, TRUE, FALSE, FALSE, 32128, 512 },
-  { "vit", "gelu", "layernorm", TRUE, TRUE, FALSE, TRUE, FALSE, 0, 0 },
-  { "mlp", "relu", "layernorm", FALSE, FALSE, FALSE, FALSE, FALSE, 0, 1 },
 };
 
 static const PsiKeyId dimension_keys[] = {
@@ -56,25 +39,9 @@ static const PsiKeyId dimension_keys[] = {
   PSI_KEY_DENSE_LAYERS,
   PSI_KEY_DENSE_FFN,
 };
-static const PsiKeyId expert_keys[] = {
-  PSI_KEY_EXPERTS, PSI_KEY_EXPERTS_PER_TOKEN, PSI_KEY_SHARED_FFN, PSI_KEY_DENSE_LAYERS, PSI_KEY_DENSE_FFN,
-};
 static const PsiKeyId uniform_keys[] = {
   PSI_KEY_PSI_P, PSI_KEY_PSI_A, PSI_KEY_PSI_INT, PSI_KEY_FORWARD, PSI_KEY_BACKWARD, PSI_KEY_BACKWARD_WEIGHT,
 };
-
-static gboolean
-refuse_keys (const PsiSettings *settings, const PsiKeyId *keys, gsize n_keys, const char *why, GError **error)
-{
-  for (gsize i = 0; i < n_keys; i++)
-    if (psi_settings_has (settings, keys[i]))
-      {
-        g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE, "%s: %s",
-                     psi_settings_where (settings, keys[i]), why);
-        return FALSE;
-      }
-  return TRUE;
-}
 
 static const PsiFamily *
 find_family (const char *name)
@@ -85,209 +52,16 @@ find_family (const char *name)
   return NULL;
 }
 
-static void
-replace_text (char **text, const char *value)
-{
-  g_free (*text);
-  *text = g_strdup (value);
-}
-
-/* Make the dimensions those of another family: its activation, norm, biases and special parts. */
-static void
-set_family (PsiModelDimensions *d, const char *family)
-{
-  const FamilyDefaults *defaults = NULL;
-
-  for (guint i = 0; i < G_N_ELEMENTS (family_defaults); i++)
-    if (g_str_equal (family_defaults[i].family, family))
-      defaults = &family_defaults[i];
-  g_assert (defaults != NULL);
-  replace_text (&d->family, family);
-  replace_text (&d->activation, defaults->activation);
-  replace_text (&d->norm, defaults->norm);
-  d->traits = (PsiModelTraits){ .qkv_bias = defaults->qkv_bias,
-                                .out_bias = defaults->linear_bias,
-                                .mlp_bias = defaults->linear_bias,
-                                .pooler = defaults->pooler };
-  d->tied = defaults->tied;
-  d->vocab = d->vocab > 0 ? d->vocab : defaults->vocab;
-  d->sequence = d->sequence > 0 ? d->sequence : defaults->sequence;
-  d->positions = defaults->learned_positions ? d->sequence : 0;
-  d->token_types = g_str_equal (family, "bert") ? 2 : 0;
-  d->relative_buckets = g_str_equal (family, "t5") ? 32 : 0;
-  d->q_lora_rank = d->kv_lora_rank = d->qk_nope_head_dim = d->qk_rope_head_dim = d->v_head_dim = 0;
-  d->layers += d->decoder_layers;
-  d->decoder_layers = 0;
-  if (g_str_equal (family, "t5"))
-    {
-      d->decoder_layers = d->layers / 2;
-      d->layers -= d->decoder_layers;
-    }
-  if (g_str_equal (family, "moe"))
-    {
-      d->experts = d->experts > 0 ? d->experts : 8;
-      d->experts_per_token = d->experts_per_token > 0 ? d->experts_per_token : 2;
-      d->expert_ffn = d->ffn;
-    }
-  else
-    d->experts = d->experts_per_token = d->expert_ffn = d->shared_experts = d->shared_ffn = d->first_dense_layers = 0;
-  d->image_size = d->patch_size = d->channels = d->classes = 0;
-  if (g_str_equal (family, "vit"))
-    {
-      d->image_size = 224;
-      d->patch_size = 16;
-      d->channels = 3;
-      d->classes = 1000;
-      d->positions = d->sequence = 197;
-    }
-}
-
-static void
-override_count (const PsiSettings *settings, PsiKeyId key, gint64 *value)
-{
-  if (psi_settings_has (settings, key))
-    *value = psi_settings_count (settings, key);
-}
-
-static gboolean
-is_gated (const char *activation)
-{
-  return g_str_equal (activation, "swiglu") || g_str_equal (activation, "gated-gelu");
-}
-
-/* Head counts and widths that follow from what was written. */
-static gboolean
-override_heads (const PsiSettings *settings, PsiModelDimensions *d, GError **error)
-{
-  gboolean all_heads = d->kv_heads == d->heads || d->kv_heads == 0;
-  gboolean reshaped = psi_settings_has (settings, PSI_KEY_HIDDEN) || psi_settings_has (settings, PSI_KEY_HEADS);
-
-  override_count (settings, PSI_KEY_HEADS, &d->heads);
-  if (all_heads)
-    d->kv_heads = d->heads;
-  override_count (settings, PSI_KEY_KV_HEADS, &d->kv_heads);
-  if (d->kv_lora_rank > 0)
-    {
-      d->kv_heads = d->heads;
-      return TRUE;
-    }
-  if (d->kv_heads > d->heads || d->heads % d->kv_heads != 0)
-    {
-      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                   "%s: '%" G_GINT64_FORMAT "' does not divide the %" G_GINT64_FORMAT " attention heads",
-                   psi_settings_where (settings, PSI_KEY_KV_HEADS), d->kv_heads, d->heads);
-      return FALSE;
-    }
-  if (psi_settings_has (settings, PSI_KEY_HEAD_DIM))
-    d->head_dim = psi_settings_count (settings, PSI_KEY_HEAD_DIM);
-  else if (reshaped && (d->head_dim == 0 || !g_str_equal (d->family, "t5")))
-    {
-      if (d->hidden % d->heads != 0)
-        {
-          g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                       "%s: '%" G_GINT64_FORMAT "' does not divide hidden, %" G_GINT64_FORMAT
-                       ", and no head_dim is given",
-                       psi_settings_where (settings, PSI_KEY_HEADS), d->heads, d->hidden);
-          return FALSE;
-        }
-      d->head_dim = d->hidden / d->heads;
-    }
-  return TRUE;
-}
-
-/* Overrides of [model] that dimensions take. */
-static gboolean
-apply_overrides (const PsiSettings *settings, PsiModelDimensions *d, GError **error)
-{
-  const char *family =
-      psi_settings_has (settings, PSI_KEY_FAMILY) ? psi_settings_text (settings, PSI_KEY_FAMILY) : NULL;
-  double matrices;
-
-  if (psi_settings_has (settings, PSI_KEY_LAYERS))
-    {
-      d->layers = psi_settings_count (settings, PSI_KEY_LAYERS);
-      if (g_str_equal (d->family, "t5"))
-        {
-          d->decoder_layers = d->layers / 2;
-          d->layers -= d->decoder_layers;
-        }
-      d->first_dense_layers = MIN (d->first_dense_layers, d->layers);
-    }
-  override_count (settings, PSI_KEY_VOCAB, &d->vocab);
-  override_count (settings, PSI_KEY_DECODER_SEQUENCE, &d->decoder_sequence);
-  if (psi_settings_has (settings, PSI_KEY_SEQUENCE) && d->image_size == 0)
-    {
-      d->sequence = psi_settings_count (settings, PSI_KEY_SEQUENCE);
-      if (d->positions > 0)
-        d->positions = MAX (d->positions, d->sequence);
-    }
-  if (family != NULL && !g_str_equal (family, d->family))
-    set_family (d, family);
-  if (!g_str_equal (d->family, "t5") &&
-      !refuse_keys (settings, (const PsiKeyId[]){ PSI_KEY_DECODER_SEQUENCE }, 1, "needs a decoder (family t5)", error))
-    return FALSE;
-  override_count (settings, PSI_KEY_HIDDEN, &d->hidden);
-  if (!override_heads (settings, d, error))
-    return FALSE;
-  if (psi_settings_has (settings, PSI_KEY_ACTIVATION))
-    replace_text (&d->activation, psi_settings_text (settings, PSI_KEY_ACTIVATION));
-  if (psi_settings_has (settings, PSI_KEY_NORM))
-    replace_text (&d->norm, psi_settings_text (settings, PSI_KEY_NORM));
-  if (psi_settings_has (settings, PSI_KEY_TIED))
-    d->tied = psi_settings_bool (settings, PSI_KEY_TIED);
-  if (psi_settings_has (settings, PSI_KEY_FFN))
-    d->ffn = d->expert_ffn = psi_settings_count (settings, PSI_KEY_FFN);
-  else if (d->ffn == 0 && g_str_equal (d->family, "mlp"))
-    d->ffn = d->hidden;
-  else if (d->ffn == 0) /* three matrices of 8/3 h have the size of two of 4 h */
-    d->ffn = is_gated (d->activation) ? (8 * d->hidden / 3 + 255) / 256 * 256 : 4 * d->hidden;
-  if (d->experts > 0 && d->expert_ffn == 0)
-    d->expert_ffn = d->ffn;
-  if (d->experts == 0 && !refuse_keys (settings, expert_keys, G_N_ELEMENTS (expert_keys),
-                                       "needs a model with experts (family moe)", error))
-    return FALSE;
-  if (psi_settings_has (settings, PSI_KEY_SHARED_FFN))
-    d->shared_experts = 0;
-  override_count (settings, PSI_KEY_SHARED_FFN, &d->shared_ffn);
-  override_count (settings, PSI_KEY_DENSE_FFN, &d->ffn);
-  override_count (settings, PSI_KEY_DENSE_LAYERS, &d->first_dense_layers);
-  if (d->first_dense_layers > d->layers)
-    {
-      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                   "%s: '%" G_GINT64_FORMAT "' is more than the %" G_GINT64_FORMAT " layers",
-                   psi_settings_where (settings, PSI_KEY_DENSE_LAYERS), d->first_dense_layers, d->layers);
-      return FALSE;
-    }
-  override_count (settings, PSI_KEY_EXPERTS, &d->experts);
-  override_count (settings, PSI_KEY_EXPERTS_PER_TOKEN, &d->experts_per_token);
-  if (d->experts_per_token > d->experts)
-    {
-      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                   "%s: '%" G_GINT64_FORMAT "' is more than the %" G_GINT64_FORMAT " experts",
-                   psi_settings_where (settings, PSI_KEY_EXPERTS_PER_TOKEN), d->experts_per_token, d->experts);
-      return FALSE;
-    }
-  matrices = 4.0 * (double) d->heads * (double) MAX (d->head_dim, 1) +
-             3.0 * (double) MAX (MAX (d->ffn, d->expert_ffn), d->shared_ffn) *
-                 (double) MAX (d->experts + d->shared_experts + 1, 1);
-  if ((double) (d->layers + d->decoder_layers + 2) * (double) d->hidden * (matrices + (double) d->vocab) > MOST / 64)
-    {
-      g_set_error (error, PSI_WORKLOAD_ERROR, PSI_WORKLOAD_ERROR_SHAPE,
-                   "[model] model: '%s' has more parameters than 64-bit byte counts hold", d->name);
-      return FALSE;
-    }
-  return TRUE;
-}
-
 static gboolean
 set_dimensions (PsiModelSource *source, const PsiSettings *settings, PsiModelDimensions *dimensions, GError **error)
 {
   source->dimensions = dimensions;
-  if (!refuse_keys (settings, uniform_keys, G_N_ELEMENTS (uniform_keys), "only model = uniform has this", error))
+  if (!psi_dimensions_refuse_keys (settings, uniform_keys, G_N_ELEMENTS (uniform_keys), "only model = uniform has this",
+                                   error))
     return FALSE;
   if (!psi_settings_has (settings, PSI_KEY_SEQUENCE) && dimensions->positions == 0)
     dimensions->sequence = MIN (dimensions->sequence, LONGEST_DEFAULT_SEQUENCE);
-  if (!apply_overrides (settings, dimensions, error))
+  if (!psi_dimensions_override (settings, dimensions, error))
     return FALSE;
   source->family = find_family (dimensions->family);
   g_assert (source->family != NULL);
@@ -315,16 +89,17 @@ load_custom (PsiModelSource *source, const PsiSettings *settings, GError **error
   dimensions = g_new0 (PsiModelDimensions, 1);
   dimensions->name = g_strdup ("custom");
   dimensions->heads = headless ? 1 : 0;
-  set_family (dimensions, family);
+  psi_dimensions_set_family (dimensions, family);
   return set_dimensions (source, settings, dimensions, error);
 }
 
 static gboolean
 load_trace (PsiModelSource *source, const PsiSettings *settings, const char *file, GError **error)
 {
-  if (!refuse_keys (settings, uniform_keys, G_N_ELEMENTS (uniform_keys), "only model = uniform has this", error) ||
-      !refuse_keys (settings, dimension_keys, G_N_ELEMENTS (dimension_keys),
-                    "a trace has fixed dimensions, nothing to override", error))
+  if (!psi_dimensions_refuse_keys (settings, uniform_keys, G_N_ELEMENTS (uniform_keys), "only model = uniform has this",
+                                   error) ||
+      !psi_dimensions_refuse_keys (settings, dimension_keys, G_N_ELEMENTS (dimension_keys),
+                                   "a trace has fixed dimensions, nothing to override", error))
     return FALSE;
   source->trace = psi_workload_trace_load (file, error);
   if (source->trace == NULL)
@@ -370,9 +145,9 @@ load_preset (PsiModelSource *source, const PsiSettings *settings, const PsiModel
     }
   if (!load_file (source, settings, path, error))
     return FALSE;
-  replace_text (&source->name, preset->name);
+  psi_dimensions_replace_text (&source->name, preset->name);
   if (source->dimensions != NULL)
-    replace_text (&source->dimensions->name, preset->name);
+    psi_dimensions_replace_text (&source->dimensions->name, preset->name);
   return TRUE;
 }
 
@@ -405,10 +180,11 @@ load_named (PsiModelSource *source, const PsiSettings *settings, const char *nam
       source->is_uniform = TRUE;
       source->parameters = psi_settings_has (settings, PSI_KEY_PSI_P) ? psi_settings_count (settings, PSI_KEY_PSI_P) / 2
                                                                       : 0; /* K GiB, known with the plan */
-      return refuse_keys (settings, dimension_keys, G_N_ELEMENTS (dimension_keys),
-                          "the stages of 'uniform' have no dimensions (allowed: psi_p psi_a psi_int forward backward "
-                          "backward_weight)",
-                          error);
+      return psi_dimensions_refuse_keys (
+          settings, dimension_keys, G_N_ELEMENTS (dimension_keys),
+          "the stages of 'uniform' have no dimensions (allowed: psi_p psi_a psi_int forward backward "
+          "backward_weight)",
+          error);
     }
   if (g_str_equal (name, "custom"))
     return load_custom (source, settings, error);
@@ -548,7 +324,7 @@ psi_model_source_expand (const PsiModelSource *source, const PsiSettings *settin
     model = psi_family_expand (source->family, source->dimensions, &adapted, error);
   if (model == NULL)
     return NULL;
-  replace_text (&model->name, source->name);
+  psi_dimensions_replace_text (&model->name, source->name);
   for (guint i = 0; i < model->kinds->len; i++)
     psi_model_kind (model, i)->trainable_fraction = trainable;
   return g_steal_pointer (&model);
