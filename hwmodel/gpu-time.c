@@ -59,12 +59,15 @@
 #define ATTENTION_THIRD 1.6
 /* Unbatched unaligned products keep the matrix units, at half the rate (odd vocabularies). */
 #define UNALIGNED_SINGLE 0.5
-/* Share of the fp32 rate of convolutions on plain units: of one channel a group, of more. Seven depthwise networks
- * (MobileNet, MNASNet, EfficientNet; 0.63 T multiply-adds/s) and seven RegNets, channels last, (0.8 to 3.8, median 1.8)
- * in timm's table of an RTX 3090 (PyTorch 1.12, cuDNN 8): what their steps take beyond all else that is modelled. A
- * multiply-add of a depthwise kernel comes with two loads and the arithmetic that finds them, some 28 instructions. */
-#define DIRECT_SINGLE 0.035
-#define DIRECT_GROUPED 0.1
+/* Share of the fp32 rate of convolutions on plain units: of one channel a group, and more with each further one, as an
+ * element once loaded serves all outputs of its group; half of it at most. From what steps of timm's table of an RTX
+ * 3090 (PyTorch 1.12, cuDNN 8) take beyond all else that is modelled, channels last: seven depthwise networks
+ * (MobileNet, MNASNet, EfficientNet) 0.63 T multiply-adds/s, seven RegNets of 16 to 232 channels a group 0.84 to 3.8 T.
+ * A multiply-add of a depthwise kernel comes with two loads and the arithmetic that finds them, some 28 instructions.
+ */
+#define DIRECT_SHARE 0.035
+#define DIRECT_CHANNEL 0.0008
+#define DIRECT_MOST 0.5
 /* Bytes of an element of a plain result at least. */
 #define PLAIN_RESULT_BYTES 2
 /* Partial sums in fp32, written and read again. */
@@ -237,11 +240,11 @@ attention_s (const PsiGpu *gpu, const PsiKernel *kernel)
   return MAX (flops * padded / rate, memory_s (gpu, bytes));
 }
 
-/* Multiply-adds one by one: more of them for each element that is loaded where a group has several channels. */
+/* Multiply-adds one by one. */
 static double
 direct_s (const PsiGpu *gpu, const PsiKernel *kernel)
 {
-  double share = kernel->k > 1 ? DIRECT_GROUPED : DIRECT_SINGLE;
+  double share = MIN (DIRECT_SHARE + DIRECT_CHANNEL * (double) (kernel->k - 1), DIRECT_MOST);
 
   if (gpu->gemm_tile == 0) /* an ideal GPU */
     share = 1;

@@ -79,7 +79,9 @@ test_parts (void)
   PsiKernel direct = { .kind = PSI_KERNEL_DIRECT, .dtype = PSI_DTYPE_FP16, .launches = 1, .k = 1, .flops = 1e12 };
   assert_near (psi_gpu_kernel_s (gpu, &direct), each_s + 1e12 / (0.035 * gpu->peak_flops[PSI_DTYPE_FP32]), 1e-12);
   direct.k = 16;
-  assert_near (psi_gpu_kernel_s (gpu, &direct), each_s + 1e12 / (0.1 * gpu->peak_flops[PSI_DTYPE_FP32]), 1e-12);
+  assert_near (psi_gpu_kernel_s (gpu, &direct), each_s + 1e12 / (0.047 * gpu->peak_flops[PSI_DTYPE_FP32]), 1e-12);
+  direct.k = 1000;
+  assert_near (psi_gpu_kernel_s (gpu, &direct), each_s + 1e12 / (0.5 * gpu->peak_flops[PSI_DTYPE_FP32]), 1e-12);
   direct.bytes = 1e12;
   assert_near (psi_gpu_kernel_s (gpu, &direct), each_s + 1e12 / (gpu->memory_bytes_per_s * gpu->memory_efficiency),
                1e-12);
