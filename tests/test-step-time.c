@@ -189,9 +189,9 @@ test_attention (void)
 }
 
 /* Images and sequences a second that others measured. ResNet-50 v1.5 and BERT large, one and eight GPUs: NVIDIA
- * DeepLearningExamples, PyTorch 21.03 and 21.11, mixed precision and TF32; RTX 3090: timm 0.6, fp16, channels last or
- * first. Traces of torchvision's models in tests/traces: a depthwise network, and one whose groups of 48 channels have
- * kernels on matrix units only channels first. */
+ * DeepLearningExamples, PyTorch 21.03 and 21.11, mixed precision and TF32; BERT base: DLPerf, NGC PyTorch; RTX 3090:
+ * timm 0.6, fp16, channels last or first. Traces of torchvision's models in tests/traces: a depthwise network, and one
+ * whose groups of 48 channels have kernels on matrix units only channels first. */
 static void
 test_published (void)
 {
@@ -218,6 +218,9 @@ test_published (void)
     { "model=vit-b16 machine=rtx-3090 precision=fp16 attention=math micro_batch=192", 192, 390, 0.12 },
     { "model=bert-large machine=a100 dp=8 precision=fp16 sequence=128 micro_batch=256 micro_batches=32", 65536, 4553,
       0.05 },
+    { "model=bert-large layers=12 hidden=768 heads=12 ffn=3072 machine=v100-sxm-16 precision=fp32 sequence=128 "
+      "attention=math dropout=0.1 micro_batch=48",
+      48, 122, 0.08 },
     { "model=bert-large machine=a100 dp=8 precision=tf32 sequence=128 micro_batch=128 micro_batches=64", 65536, 2486,
       0.1 },
   };
