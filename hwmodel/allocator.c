@@ -7,8 +7,8 @@
  *   search    the smallest free block of the pool that is large enough
  *   split     the rest becomes a free block if it has at least 512 B (small) or more than 1 MiB (large)
  *   free      merges with free neighbours of its segment; segments stay
- *   full      what other streams still hold is waited for; segments that are free as a whole are given back, then the
- * request is tried again
+ *   full      what other streams still hold is waited for; segments that are free as a whole are given back, then
+ *             the request is tried again
  *
  * Expandable segments: one segment for each pool that grows by 2 MiB (small) or 20 MiB pages; whole free pages at its
  * end are reused by growing less. Limits: frees take effect at once, also across streams; no max_split_size. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* From peaks to what a GPU needs:
  *
- *   reserved   peak + what the allocator caches (step-reserved.c, step-replay.c); device = reserved + context +
- * communicator buffers verdict    oom: device > capacity; tight: less than a tenth of it free */
+ *   reserved   peak + what the allocator caches (step-reserved.c, step-replay.c)
+ *   device     reserved + context + buffers of communicators
+ *   verdict    oom: device > capacity; tight: less than a tenth of it free */
 #include "report-memory.h"
 
 #include "psi-account.h"

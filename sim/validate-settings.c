@@ -229,8 +229,8 @@ psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtr
   if (psi_settings_has (settings, PSI_KEY_EXPERTS) && !set (settings, PSI_KEY_FAMILY, "moe", error))
     return NULL;
   if (!set_notes (settings, notes, error) || !set_uneven_stages (settings, notes, error) ||
-      !set_framework (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK),
-                      psi_run_cell (table, run, PSI_RUN_SOURCE), notes, assumptions, error) ||
+      !set_framework (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), psi_run_cell (table, run, PSI_RUN_SOURCE),
+                      notes, assumptions, error) ||
       !set_defaults (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), assumptions, error))
     return NULL;
   for (guint i = 0; i < G_N_ELEMENTS (named_when_empty); i++)

@@ -43,7 +43,7 @@ typedef struct
   gint64 saved_index_bytes;             /* the same for integers and booleans */
   gint64 output_bytes;
   gint64 product_outputs, product_inputs, product_window; /* 0: not one product with weights */
-  gint64 product_groups; /* of a convolution; 0: no convolution */
+  gint64 product_groups;                                  /* of a convolution; 0: no convolution */
   guint n_inputs; /* `inputs` column: "-" for the first layer, else row numbers from 0: "3" or "3,7" */
   guint inputs[4];
 } PsiTraceLayer;

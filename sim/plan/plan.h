@@ -70,11 +70,10 @@ typedef struct
   guint offload_layers; /* activations: of the first n layers */
   PsiDtype dtype;
   guint parameter_bytes_each, gradient_bytes_each; /* per element */
-  guint
-      resting_parameter_bytes_each; /* of the shard that zero 3 keeps; FSDP's is the fp32 one, which is no copy then */
-  double optimizer_bytes_each;      /* per trainable element */
-  double moments_bytes_each;        /* of them, what is no master copy of the parameters */
-  double optimizer_traffic_each;    /* bytes read and written per element by one update */
+  guint resting_parameter_bytes_each; /* of the shard that zero 3 keeps; FSDP's is fp32, which is no copy then */
+  double optimizer_bytes_each;        /* per trainable element */
+  double moments_bytes_each;          /* of them, what is no master copy of the parameters */
+  double optimizer_traffic_each;      /* bytes read and written per element by one update */
   gboolean grad_clip, overlap_grads, megatron, flash, compile;
   PsiGraphs graphs;
   gboolean channels_last;

@@ -4,8 +4,8 @@
  *   at first    parameters one by one, buckets of DistributedDataParallel (dp > 1, ZeRO-0), the fp32 sums of gradients
  *               and the fp32 copy of parameters as one tensor each, workspaces
  *   each step   the rank's list of tokens, layer by layer and line by line
- *   after it    at the first the moments of each parameter, which find the activations' memory free; with ZeRO-1 what
- * is gathered: 2N / D, D times 2N / D, 2N
+ *   after it    at the first the moments of each parameter, which find the activations' memory free; with ZeRO-1
+ *               what is gathered: 2N / D, D times 2N / D, 2N
  *
  * A tensor that a collective's stream has used comes back to the allocator when the GPU has passed the place where it
  * was freed (record_stream), and the host runs ahead of the GPU:

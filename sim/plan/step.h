@@ -19,10 +19,12 @@
  *                     asynchronous update: each bucket by itself
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
  *   step-hop.c        hops of a cyclic update, each at its place in the streams (step-hop.h)
+ *   step-host.c       what the host does around collectives besides launching them
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
  *   step-graphs.c     what CUDA graphs do to the host's time and to memory
  *   step-offload.c    state and activations that live in the host
  *   step-reserved.c   what PyTorch's allocator holds beyond that
+ *   step-replay.c     all that it holds, of frameworks whose code is followed tensor by tensor
  *
  * Nothing here reads a clock: it orders ops and says what they cost. */
 #pragma once

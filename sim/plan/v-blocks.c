@@ -6,8 +6,8 @@
  *     F(r) = steps[0] r        F.1(r) = F(p-1) + 1 + g1 + steps[1] (p-1-r)
  *     I.1(r) = F.1(0) + 1 + g2 + steps[2] r      I(r) = I.1(p-1) + 1 + g3 + steps[3] (p-1-r)
  *   micro-batch i comes 6 i later; g1, g2, g3 < 6 are the least for which no two of a rank's four meet modulo 6
- *   chunks a rank keeps: its two lifetimes / 6, about p (steps[0] + steps[3]) / 3 if steps[1] + steps[2] is the same
- * sum
+ *   chunks a rank keeps: its two lifetimes / 6, about p (steps[0] + steps[3]) / 3 if steps[1] + steps[2] is the
+ *   same sum
  *
  * Every rank runs its passes in the order of their slots. */
 #include "schedule-zb.h"

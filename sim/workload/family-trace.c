@@ -16,7 +16,11 @@
  * A layer whose only product is with its own weights (o channels out, i in, window of w elements, g groups) is that
  * product, a convolution as the implicit one of its kernels (cuDNN; Chetlur et al., arXiv 1410.0759), g of them with M
  * positions a sample:
- *   forward  M x o/g over i/g w,   backward, input  M x i/g over o/g w,   backward, weight  o/g x i/g w over M
+ *
+ *   forward            M x o/g over i/g w
+ *   backward, input    M x i/g over o/g w
+ *   backward, weight   o/g x i/g w over M
+ *
  * of which the GPU's product model takes ramps, waves and alignment into account; M = forward FLOPs / (2 o i w / g).
  *
  * Convolutions:

@@ -23,14 +23,15 @@
  *                     looks up cos and sin of each position in every layer, and heads are put in order around the
  *                     attention. The norm of PyTorch operators keeps an fp32 copy as Llama's does: such runs of 2023
  *                     did not fit where those with flash-attn's norm did
- *   nanotron          models/llama.py and what it calls, line by line in block-script.c: FP32GradientAccumulator over all
- *                     parameters; every bf16 .grad of a part stays until its backward is over; with ZeRO-0 torch's
+ *   nanotron          models/llama.py and what it calls, line by line in block-script.c: FP32GradientAccumulator over
+ *                     all parameters; every bf16 .grad of a part stays until its backward is over; with ZeRO-0 torch's
  *                     reducer copies them into buckets, with ZeRO-1 there is none (trainer.py, make_ddp). Loss: fp32
  *                     logits and their shifted copy, of which the latter stays. Column-parallel products gather their
  *                     input again (tp_recompute_allgather is on by default) into one buffer of all layers. Its table
  *                     of a benchmark (helpers.py, create_table_log) has max_memory_allocated and max_memory_reserved
- *                     of rank 0 in step 3, but log_memory() resets both counters after the passes of each of the first
- *                     five steps: only the second still knows of activations, and only it grows with the micro-batch
+ *                     of rank 0 in step 3, but log_memory() resets both counters after the passes of each of the
+ *                     first five steps: only the second still knows of activations, and only it grows with the
+ *                     micro-batch
  *   pytorch           nn.functional.cross_entropy: fp32 copy and log-softmax kept, and a gradient: 8 and 12 bytes.
  *                     fully_shard and FullyShardedDataParallel: what no block wraps is the root's unit, which does not
  *                     reshard after the forward. Tensor parallelism (PrepareModuleInput, ColwiseParallel) gathers an
@@ -47,7 +48,8 @@
  *                     gradient is written over the probabilities; over logits that tp shards it is another operator in
  *                     no list, and runs in fp32. pipeline_buffer_pass.cpp: whatever a backward reads of a forward has
  *                     2 p buffers on all stages but the last, full or not; sums of gradients have an output of their
- * own llm.c             train_gpt2.cu: activations attproj and fcproj of every layer; the loss overwrites the logits
+ *                     own
+ *   llm.c             train_gpt2.cu: activations attproj and fcproj of every layer; the loss overwrites the logits
  *
  * Measured: Megatron's bytes between steps to 1 MiB on its functional tests (A100 and H100, with and without
  * deterministic products); nanotron's buckets fit its published sweep (8B, dp 2 minus dp 1: 2457 MiB, 2 N = 2416).

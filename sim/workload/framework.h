@@ -39,8 +39,7 @@ typedef struct
   const char *summary; /* one line */
   const char *words;   /* "nanotron|...": parts of names that mean this one, in the rows' order; NULL: none */
   const char *memory;  /* the framework whose row of framework-memory.c it shares; NULL: it has its own */
-  gboolean
-      megatron; /* Megatron's buffers, vocabulary-parallel loss, fp32 gradients and allocator use; else PyTorch's */
+  gboolean megatron;   /* its buffers, vocabulary-parallel loss, fp32 gradients, allocator use; else PyTorch's */
   PsiKernelSet norm, rotary, gate, scores; /* before `compile`, which a key switches on */
   double host_factor;                      /* host time of a kernel, relative to the machine's for its base framework */
   double host_low, host_high;              /* four of five hosts take between these times that */
@@ -52,12 +51,10 @@ typedef struct
   gboolean gathers_outputs;      /* the part's own output too, for its backward */
   gboolean overlap_grads;        /* default of the key */
   guint tensors, matrices;       /* of a layer, where the host cuts each into slices for ZeRO-1; 0: flat buffers */
-  guint
-      listed_tensors;  /* of a layer, that ZeRO-3 gathers and scatters one by one, through lists of all ranks\' parts */
-  gboolean fused_sums; /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
-  gboolean copied_sums; /* where the gradient is wider than 16 bits, that kernel adds a copy in the wider format */
-  gboolean
-      cut_past_share; /* a pipeline's part ends with the layer that exceeds its share of the cost; else cut evenly */
+  guint listed_tensors;    /* of a layer, that ZeRO-3 gathers and scatters one by one, through lists of all parts */
+  gboolean fused_sums;     /* products of weight gradients add into an fp32 gradient; else a kernel of its own adds */
+  gboolean copied_sums;    /* where the gradient is wider than 16 bits, that kernel adds a copy in the wider format */
+  gboolean cut_past_share; /* a pipeline's part ends with the layer past its share of the cost; else cut evenly */
   PsiTensorOverlap tensor_overlap;
   PsiExpertGemm expert_gemm;  /* default of the key, unless PyTorch compiles the loop away */
   gboolean whole_sums;        /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
@@ -72,6 +69,5 @@ extern const PsiFramework psi_frameworks[]; /* ends with name NULL */
 /* By name; the names are the choices of the key. NULL if there is none. */
 const PsiFramework *psi_framework_find (const char *name);
 
-/* By a free text of a measured run, "Megatron-DeepSpeed 2022": the first row that has one of its words. NULL if none.
- */
+/* By a free text of a measured run, "Megatron-DeepSpeed 2022": the first row that has one of its words; else NULL. */
 const PsiFramework *psi_framework_guess (const char *text);
