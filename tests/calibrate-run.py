@@ -128,6 +128,15 @@ def host_interrupted(psisim, folder):
         yield f"exit {process.returncode}: {error}"
     if not os.path.exists(os.path.join(folder, "cut.json")):
         yield "no profile"
+    # Before anything is measured: an error, and nothing stays.
+    process = subprocess.Popen([psisim, "calibrate", "--backend", "host", "--budget", "600", "-o", "soon.json"], cwd=folder,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=30)[1].decode()
+    left = [name for name in os.listdir(folder) if name.startswith("soon")]
+    if process.returncode != 0 and left:
+        yield f"exit {process.returncode}: {left} stay: {error}"
 
 
 def host_calibrates(psisim, folder):

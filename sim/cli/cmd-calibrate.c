@@ -157,6 +157,7 @@ make_profile (const PsiArguments *arguments, const Backend *backend, double budg
     return NULL;
   if (samples->curves->len + samples->gemms->len == 0)
     {
+      g_remove (samples_file); /* it says only on what */
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "%s: nothing was measured", samples_file);
       return NULL;
     }
