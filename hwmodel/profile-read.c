@@ -73,13 +73,6 @@ get_text (JsonObject *object, const char *key)
              : NULL;
 }
 
-static JsonObject *
-get_object (JsonObject *object, const char *key)
-{
-  JsonNode *node = json_object_get_member (object, key);
-  return node && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
-}
-
 static gboolean
 read_point (const Place *place, JsonNode *node, PsiCurvePoint *ret_point)
 {
@@ -204,8 +197,8 @@ read_head (PsiProfile *profile, const char *file, JsonObject *root, GError **err
 {
   static const char *const kinds[] = { "measured", "published", "datasheet", "synthetic", NULL };
   Place place = { .file = file, .error = error };
-  JsonObject *compute = get_object (root, "compute"), *memory = get_object (root, "memory"),
-             *provenance = get_object (root, "provenance");
+  JsonObject *compute = psi_json_member_object (root, "compute"), *memory = psi_json_member_object (root, "memory"),
+             *provenance = psi_json_member_object (root, "provenance");
   double sms = 0, usable = 0, context = 0;
 
   profile->kind = g_strdup (get_text (root, "kind"));

@@ -299,15 +299,14 @@ complete (const char *file, JsonObject *object, PsiModelDimensions *d, GError **
     }
   if (is_vit)
     {
-      JsonNode *labels = get_member (object, "id2label");
+      JsonObject *labels = psi_json_member_object (object, "id2label");
 
       if (d->image_size % d->patch_size != 0)
         return fail (file, error, "patch_size: '%" G_GINT64_FORMAT "' does not divide the image size %" G_GINT64_FORMAT,
                      d->patch_size, d->image_size);
       if (d->classes == 0)
-        d->classes = labels != NULL && JSON_NODE_HOLDS_OBJECT (labels)
-                         ? MAX ((gint64) json_object_get_size (json_node_get_object (labels)), 1)
-                         : 2; /* the library's own default */
+        d->classes =
+            labels != NULL ? MAX ((gint64) json_object_get_size (labels), 1) : 2; /* the library's own default */
       d->positions = (d->image_size / d->patch_size) * (d->image_size / d->patch_size) + 1;
       d->sequence = d->positions;
     }
@@ -345,11 +344,10 @@ text_part (JsonObject *object, const char **ret_name)
 
   for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
     {
-      JsonNode *node = get_member (object, parts[i]);
+      JsonObject *part = psi_json_member_object (object, parts[i]);
 
-      if (node == NULL || !JSON_NODE_HOLDS_OBJECT (node))
+      if (part == NULL)
         continue;
-      JsonObject *part = json_node_get_object (node);
       for (guint k = 0; k < G_N_ELEMENTS (shared); k++)
         if (get_member (part, shared[k]) == NULL && get_member (object, shared[k]) != NULL)
           json_object_set_member (part, shared[k], json_node_copy (get_member (object, shared[k])));
@@ -367,12 +365,8 @@ parts_beside (JsonObject *object)
   g_autoptr (GString) list = g_string_new (NULL);
 
   for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
-    {
-      JsonNode *node = get_member (object, parts[i]);
-
-      if (node != NULL && JSON_NODE_HOLDS_OBJECT (node))
-        g_string_append_printf (list, "%s%s", list->len > 0 ? " and " : "", parts[i]);
-    }
+    if (psi_json_member_object (object, parts[i]) != NULL)
+      g_string_append_printf (list, "%s%s", list->len > 0 ? " and " : "", parts[i]);
   return list->len > 0 ? g_strdup (list->str) : NULL;
 }
 

@@ -81,3 +81,11 @@ psi_in_file_parse_json (JsonParser *parser, const char *text, gssize length, GEr
     }
   return json_parser_load_from_data (parser, text, length, error);
 }
+
+JsonObject *
+psi_json_member_object (JsonObject *object, const char *key)
+{
+  JsonNode *node = json_object_get_member (object, key);
+
+  return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+}

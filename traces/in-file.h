@@ -16,3 +16,6 @@ gboolean psi_in_file_read (const char *path, gsize most_bytes, char **ret_text, 
 /* Like json_parser_load_from_data(), but refuses what is nested deeper than any file of ours. `length` < 0: up to the
  * NUL. Errors: those of the parser. */
 gboolean psi_in_file_parse_json (JsonParser *parser, const char *text, gssize length, GError **error);
+
+/* The object that a member is, NULL if it is none or absent. */
+JsonObject *psi_json_member_object (JsonObject *object, const char *key);

@@ -4,6 +4,8 @@
  * writes (versions 2.16 and later), where `devices` has one entry for each process. */
 #include "samples.h"
 
+#include "in-file.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -249,13 +251,6 @@ psi_samples_read_nccl_text (PsiSamples *samples, const char *file, const char *t
 
 /* ---- JSON ---- */
 
-static JsonObject *
-member_object (JsonObject *object, const char *key)
-{
-  JsonNode *node = json_object_get_member (object, key);
-  return node && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
-}
-
 static JsonArray *
 member_array (JsonObject *object, const char *key)
 {
@@ -319,7 +314,7 @@ psi_samples_read_nccl_json (PsiSamples *samples, const char *file, JsonObject *l
                    file);
       return FALSE;
     }
-  read_devices (samples, member_object (log, "config"), &n_ranks, &n_nodes);
+  read_devices (samples, psi_json_member_object (log, "config"), &n_ranks, &n_nodes);
   if (operation == NULL && args && json_array_get_length (args) > 0)
     {
       JsonNode *program = json_array_get_element (args, 0);
@@ -330,9 +325,9 @@ psi_samples_read_nccl_json (PsiSamples *samples, const char *file, JsonObject *l
     {
       JsonNode *node = json_array_get_element (results, i);
       JsonObject *row = JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
-      JsonObject *timed = row ? member_object (row, "out_of_place") : NULL;
+      JsonObject *timed = row ? psi_json_member_object (row, "out_of_place") : NULL;
       if (row && timed == NULL)
-        timed = member_object (row, "in_place");
+        timed = psi_json_member_object (row, "in_place");
       double bytes = member_number (row, "size", (double) NAN), time_us = member_number (timed, "time", (double) NAN);
       if (isnan (bytes) || isnan (time_us) || bytes < 0 || time_us < 0 || bytes > 1e15 || time_us > 1e12)
         {

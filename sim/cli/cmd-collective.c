@@ -163,14 +163,6 @@ append_text_member (GString *out, const char *key, const char *value)
     g_string_append_printf (out, "\"%s\": null", key);
 }
 
-static void
-append_number_member (GString *out, const char *key, double value)
-{
-  char number[G_ASCII_DTOSTR_BUF_SIZE];
-  g_string_append_printf (out, ", \"%s\": %s", key,
-                          isfinite (value) ? g_ascii_formatd (number, sizeof number, "%.9g", value) : "null");
-}
-
 static char *
 rows_to_json (const Row *rows, guint n)
 {
@@ -179,9 +171,9 @@ rows_to_json (const Row *rows, guint n)
   for (guint i = 0; i < n; i++)
     {
       g_string_append_printf (out, "%s\n    {\"size_bytes\": %" G_GINT64_FORMAT, i > 0 ? "," : "", rows[i].bytes);
-      append_number_member (out, "time_us", rows[i].time_us);
-      append_number_member (out, "algbw_GBps", rows[i].algbw_GBps);
-      append_number_member (out, "busbw_GBps", rows[i].busbw_GBps);
+      psi_append_json_number (out, "time_us", rows[i].time_us);
+      psi_append_json_number (out, "algbw_GBps", rows[i].algbw_GBps);
+      psi_append_json_number (out, "busbw_GBps", rows[i].busbw_GBps);
       g_string_append (out, ", ");
       append_text_member (out, "algorithm", rows[i].algorithm);
       g_string_append (out, ", ");

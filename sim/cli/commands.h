@@ -137,6 +137,8 @@ GQuark psi_usage_error_quark (void);
  * disk, closed output), which one line on stderr says. Build the text first, write it once, last: stdout stays empty
  * on any error. */
 int psi_output_write (const char *text);
+/* Append ", \"KEY\": VALUE"; null for what is not finite. */
+void psi_append_json_number (GString *out, const char *key, double value);
 
 /* Print "psisim: MESSAGE" to stderr as one line. Returns the exit status: 2 if the fault is in the command line (any
  * PSI_USAGE_ERROR, or a message about a --flag), else 1. Use: return psi_fail (error); */

@@ -3,6 +3,7 @@
 #include "commands.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,6 +37,15 @@ psi_output_write (const char *text)
       print_line ("psisim: ", message);
     }
   return 1;
+}
+
+void
+psi_append_json_number (GString *out, const char *key, double value)
+{
+  char number[G_ASCII_DTOSTR_BUF_SIZE];
+
+  g_string_append_printf (out, ", \"%s\": %s", key,
+                          isfinite (value) ? g_ascii_formatd (number, sizeof number, "%.9g", value) : "null");
 }
 
 int

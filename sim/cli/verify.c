@@ -13,6 +13,7 @@
  * Assumes one BLAS thread for each process and two processes on two cores. */
 #include "verify.h"
 
+#include "commands.h"
 #include "simulate-plan.h"
 #include "step.h"
 #include "table-text.h"
@@ -315,15 +316,6 @@ psi_verification_fault (const PsiVerification *row)
 
 /* ---- Output ---- */
 
-static void
-append_number (GString *out, const char *key, double value)
-{
-  char number[G_ASCII_DTOSTR_BUF_SIZE];
-
-  g_string_append_printf (out, ", \"%s\": %s", key,
-                          isfinite (value) ? g_ascii_formatd (number, sizeof number, "%.9g", value) : "null");
-}
-
 char *
 psi_verify_to_json (const GArray *rows)
 {
@@ -334,10 +326,10 @@ psi_verify_to_json (const GArray *rows)
       const PsiVerification *row = &g_array_index (rows, PsiVerification, i);
 
       g_string_append_printf (out, "%s\n  {\"plan\": \"%s\"", i > 0 ? "," : "", row->plan);
-      append_number (out, "predicted_cpu_s", row->predicted_cpu_s);
-      append_number (out, "measured_cpu_s", row->measured_cpu_s);
-      append_number (out, "predicted_step_s", row->predicted_step_s);
-      append_number (out, "measured_step_s", row->measured_step_s);
+      psi_append_json_number (out, "predicted_cpu_s", row->predicted_cpu_s);
+      psi_append_json_number (out, "measured_cpu_s", row->measured_cpu_s);
+      psi_append_json_number (out, "predicted_step_s", row->predicted_step_s);
+      psi_append_json_number (out, "measured_step_s", row->measured_step_s);
       g_string_append_printf (out,
                               ", \"predicted_bytes\": %" G_GINT64_FORMAT ", \"measured_bytes\": %" G_GINT64_FORMAT
                               ", \"parameters_sha\": \"%s\", \"reference_sha\": \"%s\", \"quiet\": %s, \"passed\": %s}",
