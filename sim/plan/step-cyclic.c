@@ -12,8 +12,7 @@
  *
  * Source: Fournier and Oyallon, arXiv 2403.08837, section on communication; the placement rules are ours. */
 #include "step-hop.h"
-
-#include <stdlib.h>
+#include "step-uses.h"
 
 /* Kinds of hops; each has channels of its own. Boundary messages count from 0. */
 enum
@@ -23,135 +22,6 @@ enum
   HOP_TURN = HOP_OWNER + PSI_HOP_WHATS,
   HOP_VERSION = HOP_TURN + PSI_HOP_WHATS, /* the next from a backward, the next two to a backward */
 };
-
-/* One use of a version by a worker. */
-typedef struct
-{
-  guint worker;
-  guint lag; /* steps after the one whose gradients made the version */
-  gboolean is_backward;
-  guint micro_batch; /* of the worker */
-  gint64 time_ps;    /* virtual, from the start of the step that made the version */
-} Use;
-
-static int
-compare_uses (gconstpointer a, gconstpointer b)
-{
-  const Use *x = a, *y = b;
-
-  if (x->time_ps != y->time_ps)
-    return x->time_ps < y->time_ps ? -1 : 1;
-  return x->worker != y->worker ? (x->worker < y->worker ? -1 : 1) : x->is_backward - y->is_backward;
-}
-
-/* Steps between the gradients that made a version and a worker's use of it: 1 fresh, 2 stale. */
-static guint
-lag_of (const PsiStep *step, guint worker, guint part)
-{
-  return 1u + step->schedule->stale[worker * step->schedule->n_parts + part];
-}
-
-/* First uses of one version of a part in order; every forward and backward if `both`. */
-static GArray *
-uses_of_part (const PsiStep *step, guint part, gboolean both)
-{
-  const PsiSchedule *s = step->schedule;
-  GArray *uses = g_array_new (FALSE, FALSE, sizeof (Use));
-  gint64 turn_ps = s->period_ps / s->worker_micro_batches; /* one micro-batch of a worker of its own */
-  gint64 to_backward_ps = s->lifetime_ps[part] - s->backward_ps[part] - (s->worker_micro_batches - 1) * turn_ps;
-
-  for (guint i = 0; i < s->n_workers; i++)
-    for (guint b = 0; b < (both ? s->worker_micro_batches : 1); b++)
-      {
-        guint at = i * s->n_parts + part;
-        Use use = { .worker = i, .lag = lag_of (step, i, part), .micro_batch = b };
-
-        use.time_ps = use.lag * s->period_ps + s->first_use_ps[at] + b * turn_ps;
-        g_array_append_val (uses, use);
-        use.is_backward = TRUE;
-        use.time_ps += to_backward_ps;
-        if (both)
-          g_array_append_val (uses, use);
-      }
-  g_array_sort (uses, compare_uses);
-  return uses;
-}
-
-/* Of the versions a stage needs from `begin` until before `end`. */
-static void
-hold_version (gint *changes, gint64 begin, gint64 end)
-{
-  changes[begin]++;
-  changes[MAX (end, begin)]--;
-}
-
-/* A stage on one GPU: what its list holds on to, followed until steps repeat. A version is there from the update that
- * makes it until the next one, and until the last backward of a micro-batch that begins with it, now or later. */
-static guint
-versions_of_list (const PsiSchedule *s, guint part)
-{
-  guint rank = 0;
-  gint64 reach = 0, latest = 0;
-  gint held = 0, most = 1;
-
-  while (rank + 1 < s->n_ranks && psi_schedule_part (s, rank, 0) != part)
-    rank++;
-  const GArray *list = s->lists[rank];
-  for (guint t = 0; t < list->len; t++)
-    {
-      const PsiToken *token = &g_array_index (list, PsiToken, t);
-      guint stale = s->stale[(guint) (token->micro_batch / s->worker_micro_batches) * s->n_parts + part];
-
-      reach = MAX (reach, (gint64) token->shift + stale);
-    }
-  gint64 n_rounds = 2 * reach + 3, n_tokens = n_rounds * list->len;
-  g_autofree gint64 *made = g_new0 (gint64, n_rounds + 2), *end = g_new0 (gint64, n_rounds + 2); /* [version] */
-  g_autofree gint *changes = g_new0 (gint, n_tokens + 1); /* of what is held, [token of all rounds] */
-  for (gint64 at = 0; at < n_tokens; at++)
-    {
-      const PsiToken *token = &g_array_index (list, PsiToken, at % list->len);
-      gint64 step = at / list->len - token->shift;
-      gint64 version = step - s->stale[(guint) (token->micro_batch / s->worker_micro_batches) * s->n_parts + part];
-
-      if (step < 0)
-        continue;
-      end[MAX (version, 0)] = MAX (end[MAX (version, 0)], at);
-      if (token->kind != PSI_TOKEN_BACKWARD || token->micro_batch != s->micro_batches - 1)
-        continue;
-      end[latest] = MAX (end[latest], at);
-      latest = step + 1;
-      made[latest] = at;
-    }
-  end[latest] = n_tokens;
-  for (gint64 version = 0; version <= latest; version++)
-    hold_version (changes, made[version], end[version]);
-  for (gint64 at = 0; at < n_tokens; at++)
-    {
-      held += changes[at];
-      most = MAX (most, held);
-    }
-  return (guint) most;
-}
-
-guint
-psi_step_versions (const PsiStep *step, guint part)
-{
-  const PsiSchedule *s = step->schedule;
-  gint64 first = G_MAXINT64, last = 0;
-
-  if (step->plan->placement == PSI_PLACEMENT_STAGE)
-    return versions_of_list (s, part);
-
-  for (guint i = 0; i < s->n_workers; i++)
-    {
-      guint at = i * s->n_parts + part;
-      gint64 begin = (1 + s->stale[at]) * s->period_ps + s->first_use_ps[at];
-
-      first = MIN (first, begin);
-      last = MAX (last, begin + s->lifetime_ps[part]);
-    }
-  return last - s->period_ps > first ? 2 : 1;
-}
 
 /* The rank that works for a worker on a part. */
 static PsiStepRank *
@@ -226,7 +96,7 @@ psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       /* An owner that is the last worker itself releases gradients of an earlier step: an op of that step. */
       if (worker == step->schedule->n_workers - 1)
         psi_program_shift (rank->program, psi_program_work (rank->program, PSI_STREAM_COMPUTE, 0, PSI_TAG_OPTIMIZER),
-                           (int) lag_of (step, worker, part));
+                           (int) psi_step_lag (step, worker, part));
       add_update (step, rank, part);
     }
 }
@@ -297,7 +167,7 @@ gradient_hops (PsiStep *step, guint part, GPtrArray *hops)
       if (i + 2 == n && step->plan->zero != 3)
         hop->before = (PsiHopOp){ hop->to->update[part], 0 };
       else if (i + 2 == n && s->owner[part] == n - 1) /* an owner updates where it first uses the version */
-        hop->before = (PsiHopOp){ hop->to->update[part], (gint) lag_of (step, n - 1, part) };
+        hop->before = (PsiHopOp){ hop->to->update[part], (gint) psi_step_lag (step, n - 1, part) };
     }
   return before;
 }
@@ -307,7 +177,7 @@ static void
 owner_hop (PsiStep *step, guint part, const PsiHop *sum, gint64 gradient_bytes, GPtrArray *hops)
 {
   guint last = step->schedule->n_workers - 1, owner = step->schedule->owner[part];
-  gint lag = (gint) lag_of (step, owner, part);
+  gint lag = (gint) psi_step_lag (step, owner, part);
   PsiHop *hop = add_hop (step, hops, last, owner, HOP_OWNER, part, gradient_bytes);
 
   hop->pass_ps = backward_end (step, last, part);
@@ -345,7 +215,7 @@ travelling_hops (PsiStep *step, guint part, const PsiHop *sum, GPtrArray *hops)
 {
   const PsiSchedule *s = step->schedule;
   guint n = s->n_workers, chunk = chunk_of (step, part), owner = s->owner[part];
-  g_autoptr (GArray) uses = uses_of_part (step, part, TRUE);
+  g_autoptr (GArray) uses = psi_step_uses_of_part (step, part, TRUE);
   gint64 gradient_bytes, parameter_bytes;
   PsiStepRank *home = rank_of (step, owner, part);
   const PsiHop *arrival = NULL; /* of the copy in use */
@@ -359,7 +229,7 @@ travelling_hops (PsiStep *step, guint part, const PsiHop *sum, GPtrArray *hops)
                      PSI_MEMORY_GRADIENTS, -gradient_bytes);
   for (guint u = 0; u < uses->len; u++)
     {
-      const Use *use = &g_array_index (uses, Use, u);
+      const PsiVersionUse *use = &g_array_index (uses, PsiVersionUse, u);
       PsiStepRank *from = rank_of (step, use->worker, part);
       gsize at = first_index (step, use->worker, chunk) + use->micro_batch;
       PsiOpId op = use->is_backward ? from->backward_last[at] : from->forward_last[at];
@@ -374,7 +244,7 @@ travelling_hops (PsiStep *step, guint part, const PsiHop *sum, GPtrArray *hops)
           psi_program_delta (from->program, op, TRUE, PSI_MEMORY_PARAMETERS, -parameter_bytes);
           break;
         }
-      const Use *next = &g_array_index (uses, Use, u + 1);
+      const PsiVersionUse *next = &g_array_index (uses, PsiVersionUse, u + 1);
       if (next->worker == use->worker)
         continue;
       PsiHop *hop = add_hop (step, hops, use->worker, next->worker, HOP_VERSION, part, parameter_bytes);
@@ -410,7 +280,7 @@ version_hops (PsiStep *step, guint part, GPtrArray *hops)
   const PsiSchedule *s = step->schedule;
   guint n = s->n_workers, chunk = chunk_of (step, part), holder = n - 1;
   guint pool = s->pool != NULL ? MIN (s->pool[part], n) : n;
-  g_autoptr (GArray) uses = uses_of_part (step, part, FALSE);
+  g_autoptr (GArray) uses = psi_step_uses_of_part (step, part, FALSE);
   gint64 gradient_bytes, parameter_bytes;
   const PsiHopOp updated = { rank_of (step, n - 1, part)->update[part], 0 };
   PsiHopOp ready = updated;
@@ -420,7 +290,7 @@ version_hops (PsiStep *step, guint part, GPtrArray *hops)
   part_elements (step, rank_of (step, 0, part), part, &gradient_bytes, &parameter_bytes);
   for (guint u = 0; u < uses->len && u < pool; u++)
     {
-      const Use *use = &g_array_index (uses, Use, u);
+      const PsiVersionUse *use = &g_array_index (uses, PsiVersionUse, u);
       PsiStepRank *to = rank_of (step, use->worker, part);
       /* The GPU that updated has it already. Under v1 it installs it after its own next backward, by stream order. */
       guint gpu = (use->lag * n + use->worker) % pool;

@@ -18,6 +18,7 @@
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server;
  *                     asynchronous update: each bucket by itself
  *   step-cyclic.c     cyclic update: gradient hops, versions that travel, shared GPUs
+ *   step-uses.c       who uses a version under a cyclic update, and how many there are (step-uses.h)
  *   step-hop.c        hops of a cyclic update, each at its place in the streams (step-hop.h)
  *   step-host.c       what the host does around collectives besides launching them
  *   step-state.c      bytes of parameters, gradients and optimizer that are always there
@@ -446,6 +447,8 @@ void psi_step_cyclic_before (PsiStep *step, PsiStepRank *rank, const PsiToken *t
 void psi_step_cyclic_after (PsiStep *step, PsiStepRank *rank, const PsiToken *token);
 /* Once all lists are walked: gradients and versions on their way. */
 void psi_step_cyclic_messages (PsiStep *step);
+
+/* step-uses.c */
 /* Versions of a part in use at once where ranks share one store. */
 guint psi_step_versions (const PsiStep *step, guint part);
 
