@@ -78,9 +78,12 @@ static guint
 stream_of (const Replay *replay, const PsiLayerKind *kind)
 {
   const PsiStep *step = replay->step;
+
+  if (step->plan->graphs != PSI_GRAPHS_LAYERS)
+    return OWN;
   PsiStepGraphs graphs = psi_step_graphs (step->plan, step->machine, replay->rank->shape->model, kind);
 
-  return graphs.recorded && !graphs.whole ? RECORDED : OWN;
+  return graphs.recorded ? RECORDED : OWN;
 }
 
 static gint64
