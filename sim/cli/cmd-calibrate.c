@@ -106,7 +106,7 @@ measure (const PsiArguments *arguments, const Backend *backend, double budget_s,
   struct sigaction previous, action = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART };
   sigaction (SIGINT, &action, &previous);
   g_autoptr (GSubprocess) process =
-      psi_child_new ((const char *const *) argv->pdata, flags | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &cause);
+      psi_child_new ((const char *const *) argv->pdata, flags | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, NULL, &cause);
   const char *pid = process != NULL ? g_subprocess_get_identifier (process) : NULL;
   measuring_pid = pid != NULL ? (sig_atomic_t) g_ascii_strtoll (pid, NULL, 10) : 0;
   gboolean ran = process != NULL && g_subprocess_wait (process, NULL, &cause);

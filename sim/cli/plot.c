@@ -302,7 +302,7 @@ start_job (Work *work, const Figure *figure, GError **error)
     g_ptr_array_add (argv, *argument);
   g_ptr_array_add (argv, NULL);
   job->process = psi_child_new ((const char *const *) argv->pdata,
-                                G_SUBPROCESS_FLAGS_STDERR_PIPE | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &cause);
+                                G_SUBPROCESS_FLAGS_STDERR_PIPE | G_SUBPROCESS_FLAGS_STDOUT_SILENCE, NULL, &cause);
   if (job->process == NULL)
     {
       g_set_error (error, PSI_PLOT_ERROR, PSI_PLOT_ERROR_GNUPLOT, "cannot run gnuplot: %s", cause->message);

@@ -83,11 +83,9 @@ psi_trainer_run (const char *program, const char *const *flags, const char *inpu
     g_ptr_array_add (argv, (gpointer) *flags);
   g_ptr_array_add (argv, NULL);
   g_autoptr (GSubprocess) process =
-      psi_child_new ((const char *const *) argv->pdata,
-                     (input != NULL ? G_SUBPROCESS_FLAGS_STDIN_PIPE : G_SUBPROCESS_FLAGS_NONE) |
-                         G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE,
-                     &cause);
-  if (process == NULL || !g_subprocess_communicate_utf8 (process, input, NULL, &output, &errors, &cause))
+      psi_child_new ((const char *const *) argv->pdata, G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE,
+                     input, &cause);
+  if (process == NULL || !g_subprocess_communicate_utf8 (process, NULL, NULL, &output, &errors, &cause))
     {
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "cannot run '%s': %s", path, cause->message);
       return NULL;
