@@ -292,12 +292,27 @@ test_garbled (void)
   g_rand_free (random);
 }
 
+/* A title is what a person reads at a glance, by characters, not bytes. */
+static void
+test_long_title (void)
+{
+  g_autoptr (GString) text = g_string_new ("# ");
+
+  for (guint i = 0; i < 300; i++)
+    g_string_append (text, "\xc3\xa4");
+  g_string_append (text, "\n[model]\nmodel = uniform\n");
+  g_autoptr (PsiScenario) scenario = load_good (text->str, NULL, 0, NULL);
+  g_assert_true (g_utf8_validate (scenario->title, -1, NULL));
+  g_assert_cmpint (g_utf8_strlen (scenario->title, -1), ==, 200);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   folder = g_dir_make_tmp ("psisim-scenario-XXXXXX", NULL);
   g_assert_nonnull (folder);
+  g_test_add_func ("/sim/scenario/long-title", test_long_title);
   g_test_add_func ("/sim/scenario/one-plan", test_one_plan);
   g_test_add_func ("/sim/scenario/named-plans", test_named_plans);
   g_test_add_func ("/sim/scenario/flags", test_flags);
