@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Worlds run to their period: orders, waits, messages, collectives, links, and what goes wrong. */
 #include "psi-account.h"
-#include "psi-run.h"
+#include "world-fixture.h"
 
 #include <math.h>
 #include <string.h>
 
 static const PsiTransfer free_transfer = { .cap_bytes_per_s = HUGE_VAL, .hops = 1 };
-
-static PsiRun *
-run_world (PsiWorld *world, guint max_iterations, gboolean no_jump)
-{
-  g_autoptr (GError) error = NULL;
-  PsiRunOptions options = { .max_iterations = max_iterations, .no_jump = no_jump };
-  PsiRun *run = psi_run (world, &options, &error);
-
-  g_assert_no_error (error);
-  return run;
-}
-
-static const PsiOpTimes *
-times_of (const PsiRun *run, const PsiWorld *world, PsiRankId rank, PsiOpId op)
-{
-  const PsiProgram *program = psi_world_rank (world, rank)->program;
-  gsize at = run->first_op[rank] + PSI_OP_POSITION (op);
-
-  for (guint s = 0; s < PSI_OP_STREAM (op); s++)
-    at += program->streams[s]->len;
-  return &run->times[at];
-}
 
 /* A stream runs in order; its step is the sum. */
 static void

@@ -1,27 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks with as many streams as there can be. */
-#include "psi-run.h"
-
-static PsiRun *
-run_world (PsiWorld *world)
-{
-  g_autoptr (GError) error = NULL;
-  PsiRun *run = psi_run (world, NULL, &error);
-
-  g_assert_no_error (error);
-  return run;
-}
-
-static const PsiOpTimes *
-times_of (const PsiRun *run, const PsiWorld *world, PsiRankId rank, PsiOpId op)
-{
-  const PsiProgram *program = psi_world_rank (world, rank)->program;
-  gsize at = run->first_op[rank] + PSI_OP_POSITION (op);
-
-  for (guint s = 0; s < PSI_OP_STREAM (op); s++)
-    at += program->streams[s]->len;
-  return &run->times[at];
-}
+#include "world-fixture.h"
 
 /* Each stream waits for the one before it; then all of them for the first. */
 static void
@@ -48,7 +27,7 @@ test_many_streams (void)
         }
       psi_program_after (one, first, last, 1);
       psi_world_add_rank (chain, one, 1, 0);
-      g_autoptr (PsiRun) run = run_world (chain);
+      g_autoptr (PsiRun) run = run_world (chain, 0, FALSE);
       g_assert_cmpint (run->period_ps, ==, n * (n + 1) / 2);
 
       /* Stream s waits for the second op of stream 0, those of odd numbers for its third; all are waited for. */
@@ -63,7 +42,7 @@ test_many_streams (void)
           psi_program_after (other, ops[0], op, 1);
         }
       PsiRankId rank = psi_world_add_rank (fan, other, 1, 0);
-      g_autoptr (PsiRun) fanned = run_world (fan);
+      g_autoptr (PsiRun) fanned = run_world (fan, 0, FALSE);
       guint even = (n - 1) / 2 * 2;
       g_assert_cmpint (fanned->period_ps, ==, 200 + 1000 + even);
       PsiTime begin_ps = times_of (fanned, fan, rank, ops[0])->start_ps;
