@@ -215,7 +215,7 @@ const PsiKey psi_keys[PSI_N_KEYS] = {
     .help = "layout of the images that convolutions of a trace work on; no: channels first, as PyTorch has it unless told" },
   PLAN (EXPERT_GEMM), .name = "expert_gemm", ONE_OF ("streams loop grouped"),
     .help = "products of a GPU's experts: a kernel each over several streams, one expert after another, one kernel for all; the framework's unless written" },
-  PLAN (EXPERT_IMBALANCE), .name = "expert_imbalance", REAL (1, 1000), .fallback = "1",
+  PLAN (EXPERT_IMBALANCE), .name = "expert_imbalance", OF_MANY, REAL (1, 1000), .fallback = "1",
     .help = "tokens that reach the fullest GPU of an expert group, over the mean; with ep > 1" },
   PLAN (DETERMINISTIC), .name = "deterministic", YES_NO, .fallback = "no",
     .help = "kernels that give the same sums every time; their products want larger workspaces" },
