@@ -125,15 +125,6 @@ leaves_node (const PsiStep *step, PsiTraffic traffic)
   return psi_step_group_size (step, dimensions[traffic]) > psi_step_ranks_per_node (step, dimensions[traffic]);
 }
 
-static gboolean
-has_experts (const PsiModel *model)
-{
-  for (guint k = 0; k < model->kinds->len; k++)
-    if (psi_model_kind (model, k)->expert_parameters > 0)
-      return TRUE;
-  return FALSE;
-}
-
 static const PsiRankReport *
 busiest (const PsiPlanReport *plan)
 {
@@ -227,7 +218,7 @@ causes_of (const PsiPlanReport *plan, const PsiStep *step, Range *ret_causes)
   ret_causes[INSIDE] = scaled (near, links_of (machine->profile, FALSE));
   ret_causes[BETWEEN] = scaled (far, links_of (machine->profile, TRUE));
   ret_causes[PIPELINE] = scaled (pipeline_leaves_node (step), pipeline);
-  ret_causes[EXPERTS] = scaled (has_experts (psi_step_model (step)) ? work * passes.by_gpu : 0, experts);
+  ret_causes[EXPERTS] = scaled (psi_model_has_experts (psi_step_model (step)) ? work * passes.by_gpu : 0, experts);
   return TRUE;
 }
 

@@ -155,6 +155,7 @@ psi_report_equals_clear (PsiReportEquals *equals)
   g_free (equals->first);
   g_free (equals->gpus);
 }
+
 /* The row of an equal rank, for another GPU. FALSE: it must be filled. */
 static gboolean
 copy_row (PsiPlanReport *plan, const PsiStep *step, const PsiReportEquals *equals, guint r, PsiRankReport *row)

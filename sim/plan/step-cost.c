@@ -65,7 +65,6 @@ work_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *kin
   for (guint i = first; i < first + n; i++)
     {
       const PsiKernel *kernel = &g_array_index (kind->kernels, PsiKernel, i);
-
       double kernel_s = psi_gpu_kernel_s (&machine->gpu, kernel);
 
       if (kernel->kind == PSI_KERNEL_GEMM || kernel->kind == PSI_KERNEL_ATTENTION)
@@ -216,7 +215,6 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
             stretch.work.host_s += graphs->calls * base_issue_s (plan, machine) * plan->framework->host_factor;
             stretch.work.launches += graphs->calls;
           }
-
         double hidden_s = stretch.pieces_s > 0 ? stretch.pieces_s * (plan->tp - 1) / plan->tp : stretch.beside.gpu_s;
 
         race.busy_s += stretch.work.gpu_s + stretch.pieces_s - stretch.whole_s + stretch.sum_s +
@@ -237,7 +235,6 @@ cost_passes (PsiKindCost *cost, const PsiPlan *plan, const PsiMachine *machine, 
         const Stretch *stretch = &g_array_index (stretches, Stretch, w);
         PsiPiece piece = { .comm = segment->comm, .group = segment->comm_group, .comm_bytes = segment->comm_bytes };
         PsiTime beside_ps = psi_time_from_s (stretch->beside.gpu_s + late * stretch->beside.host_s);
-
         double first_s = stretch->pieces_s / plan->tp, own_s = stretch->work.gpu_s - moved_s;
 
         cost->pass_ps[pass] += psi_time_from_s (stretch->work.gpu_s + late * stretch->work.host_s);

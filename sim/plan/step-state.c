@@ -99,16 +99,6 @@ psi_step_expert_shards (const PsiStep *step)
 
 #define GROUPED_STREAMS 4 /* of Transformer Engine's grouped products, each with a workspace of its own */
 
-static gboolean
-has_experts (const PsiModel *model)
-{
-  gint64 experts = 0;
-
-  for (guint i = 0; i < model->kinds->len; i++)
-    experts += psi_model_kind (model, i)->expert_parameters;
-  return experts > 0;
-}
-
 /* Workspaces of matrix products, allocated by the first of them and kept: PyTorch gives each cuBLAS handle (one for the
  * forward, one for the thread of the backward) 32 MiB on Hopper or when deterministic (:4096:8), else 8.125 MiB
  * (:4096:2:16:8); Transformer Engine takes another 4 MiB, 32 MiB from Hopper on. Megatron without it has two handles
@@ -125,7 +115,7 @@ product_workspace_bytes (const PsiStep *step)
   if (!plan->memory->transformer_engine)
     return (plan->megatron ? 4 : 2) * handle_bytes;
   gint64 own_bytes = architecture >= PSI_ARCHITECTURE_HOPPER ? 32 << 20 : 4 << 20;
-  return 2 * handle_bytes + own_bytes * (has_experts (psi_step_model (step)) ? 1 + GROUPED_STREAMS : 1);
+  return 2 * handle_bytes + own_bytes * (psi_model_has_experts (psi_step_model (step)) ? 1 + GROUPED_STREAMS : 1);
 }
 
 /* Transformer Engine hands autograd an empty 16-bit gradient for each shape of weight when the product has added the

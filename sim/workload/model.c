@@ -64,6 +64,15 @@ psi_model_kind (const PsiModel *model, guint index)
   return &g_array_index (model->kinds, PsiLayerKind, index);
 }
 
+gboolean
+psi_model_has_experts (const PsiModel *model)
+{
+  for (guint i = 0; i < model->kinds->len; i++)
+    if (psi_model_kind (model, i)->expert_parameters > 0)
+      return TRUE;
+  return FALSE;
+}
+
 gint64
 psi_kind_trainable (const PsiLayerKind *kind)
 {

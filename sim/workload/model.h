@@ -183,6 +183,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PsiModel, psi_model_free)
 guint psi_model_add_kind (PsiModel *model, const char *name);
 PsiLayerKind *psi_model_kind (const PsiModel *model, guint index);
 
+/* Has any layer routed experts? */
+gboolean psi_model_has_experts (const PsiModel *model);
+
 /* Append `count` layers of a kind, each reading the layer before it. */
 void psi_model_add_layers (PsiModel *model, guint kind, guint count);
 
