@@ -7,6 +7,7 @@
 #include "report-memory.h"
 
 #include "psi-account.h"
+#include "report-levels.h"
 
 #define SEGMENT_BYTES (2 << 20)
 #define TIGHT_SHARE 0.1
@@ -98,7 +99,7 @@ psi_report_fill_activations (PsiPlanReport *plan, const PsiStep *step, const Psi
   for (guint r = 0; r < step->n_ranks; r++)
     {
       if (equals->gpus[r] > 0)
-        psi_account_memory_events (step->world, run, step->ranks[r].id, equals->gpus[r], events);
+        psi_report_memory_events (step, run, &step->ranks[r], equals->gpus[r], events);
       if (run->paces_ps == NULL && r + 1 < step->n_ranks)
         continue;
       guint kept = 0;

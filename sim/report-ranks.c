@@ -7,6 +7,7 @@
  *              sum */
 #include "report-ranks.h"
 
+#include "report-levels.h"
 #include "report-traffic.h"
 #include "report-update.h"
 
@@ -108,7 +109,7 @@ add_memory (const PsiStep *step, const PsiRun *run, const PsiStepRank *rank, Psi
   g_autoptr (GArray) curve = curves && row->memory == NULL ? g_array_new (FALSE, FALSE, sizeof (PsiLevelPoint)) : NULL;
   PsiLevels levels;
 
-  psi_account_memory_events (step->world, run, rank->id, 1, events);
+  psi_report_memory_events (step, run, rank, 1, events);
   psi_account_run_levels (events, run, rank->id, origin_ps, rank->base, FALSE, &levels, curve);
   row->activations_peak_bytes = MAX (row->activations_peak_bytes, levels.class_peak[PSI_MEMORY_ACTIVATIONS]);
   if (levels.peak_bytes > row->peak_bytes)

@@ -4,6 +4,7 @@
 #include "timeline-step.h"
 
 #include "psi-account.h"
+#include "report-levels.h"
 #include "timeline.h"
 
 #define PROCESS_STEP 1u
@@ -233,7 +234,7 @@ draw_memory (const Picture *picture, const PsiDrawnRank *drawn)
   gboolean is_used[PSI_N_MEMORY] = { FALSE };
   PsiLevels levels;
 
-  psi_account_memory_events (picture->step->world, picture->run, rank->id, 1, events);
+  psi_report_memory_events (picture->step, picture->run, rank, 1, events);
   psi_account_levels (events, psi_run_fold_ps (picture->run, rank->id), picture->begin_ps, rank->base, FALSE, &levels,
                       curve);
   for (guint i = 0; i < curve->len; i++)
