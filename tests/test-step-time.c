@@ -81,6 +81,18 @@ test_slices (void)
   g_assert_cmpfloat (ranks_ps, <, 6 * 11 * 8 * 1.5 * 9e6);
 }
 
+/* nanotron multiplies what it gathers in two parts with two ranks, in three with more: one kernel more for each of four
+ * gathers of a layer. */
+static void
+test_parts (void)
+{
+#define PARTS "model=gpt2 machine=h100 sequence=64 micro_batch=1 sequence_parallel=yes optimizer=none grad_clip=no "
+  double two_s = layer_s (PARTS "tp=2 ", "nanotron"), four_s = layer_s (PARTS "tp=4 ", "nanotron");
+
+  g_assert_cmpfloat_with_epsilon (four_s - two_s, 4 * 48e-6, 0.06 * 4 * 48e-6);
+  g_assert_cmpfloat_with_epsilon (layer_s (PARTS "tp=4 ", "megatron"), layer_s (PARTS "tp=2 ", "megatron"), 12e-6);
+}
+
 /* DeepSpeed's ZeRO-3 of 2021 makes a list of all ranks' parts for each of 12 tensors of a layer, which it gathers twice
  * and scatters once: a view and a copy for each rank, and three passes over the layer's bytes. */
 static void
@@ -471,6 +483,7 @@ main (int argc, char **argv)
   g_test_add_func ("/plan/step-time/lists", test_lists);
   g_test_add_func ("/plan/step-time/awaited-kernels", test_awaited_kernels);
   g_test_add_func ("/plan/step-time/copied-sums", test_copied_sums);
+  g_test_add_func ("/plan/step-time/parts", test_parts);
   g_test_add_func ("/plan/step-time/experts", test_experts);
   g_test_add_func ("/plan/step-time/attention", test_attention);
   g_test_add_func ("/plan/step-time/published", test_published);

@@ -168,6 +168,9 @@ stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *
     return stretch;
   stretch.comm_s = collective_s (plan, machine, segment->comm, segment);
   stretch.work.host_s += calls_s;
+  if (segment->comm == PSI_COMM_ALL_GATHER && segment->comm_group == PSI_GROUP_TP && calls_s > 0)
+    stretch.work.host_s +=
+        (MAX (MIN (plan->framework->parts_of_gathered, plan->tp), 1) - 1) * issue_s * plan->framework->host_factor;
   if (segment->beside_n > 0)
     stretch.beside = work_of (plan, machine, kind, graphs, segment->beside_first, segment->beside_n, NULL);
   if (stretch.comm_s > 0 && stretch.before)

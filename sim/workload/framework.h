@@ -59,6 +59,7 @@ typedef struct
   PsiExpertGemm expert_gemm;  /* default of the key, unless PyTorch compiles the loop away */
   gboolean whole_sums;        /* ZeRO-1 sums fp32 gradients over all ranks whole, though each needs its share only */
   gboolean sums_each_product; /* gate and up sum the gradient of their common input over tp one after the other */
+  guint parts_of_gathered;    /* products of a gathered input: own rows, those before, those behind; 0: one */
   gboolean checks_over_nodes; /* default of the key collective_checks for tensor-parallel pipelines over nodes */
   gboolean awaits_kernels;    /* its host issues a kernel only when the one before it is over */
   gboolean fits_by_recipe;    /* its recipes recompute or offload where the activations of a model would not fit */
