@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "psi-account.h"
 
-#include "psi-hash.h"
-
 #include "psi-fold.h"
+#include "psi-hash.h"
 
 #include <string.h>
 

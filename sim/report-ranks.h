@@ -13,6 +13,7 @@ typedef struct
   guint *gpus;      /* [n_ranks] of all equal ones, where the rank is the lowest; else 0 */
 } PsiReportEquals;
 
+/* Compare all ranks of a run. `equals` is the caller's, what it holds is freed by psi_report_equals_clear(). */
 void psi_report_equals_init (PsiReportEquals *equals, const PsiStep *step, const PsiRun *run);
 void psi_report_equals_clear (PsiReportEquals *equals);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PsiReportEquals, psi_report_equals_clear)

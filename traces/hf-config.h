@@ -41,9 +41,8 @@ typedef struct
 
 typedef struct
 {
-  char *name; /* "gpt2" : the file's name or _name_or_path */
-  char *
-      beside; /* "vision_config", "vision_config and audio_config": parts of the file's model that are not read; NULL */
+  char *name;   /* "gpt2" : the file's name or _name_or_path */
+  char *beside; /* "vision_config and audio_config": parts of the file's model that are not read; NULL: none */
   char *family; /* gpt llama moe bert t5 vit mlp */
   gint64 layers, hidden, heads, kv_heads, head_dim, ffn, vocab, sequence;
   char *activation; /* gelu swiglu relu gated-gelu */

@@ -28,6 +28,7 @@ static const FamilyDefaults family_defaults[] = {
 static const PsiKeyId expert_keys[] = {
   PSI_KEY_EXPERTS, PSI_KEY_EXPERTS_PER_TOKEN, PSI_KEY_SHARED_FFN, PSI_KEY_DENSE_LAYERS, PSI_KEY_DENSE_FFN,
 };
+
 gboolean
 psi_dimensions_refuse_keys (const PsiSettings *settings, const PsiKeyId *keys, gsize n_keys, const char *why,
                             GError **error)

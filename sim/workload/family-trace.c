@@ -57,11 +57,11 @@ typedef struct
   double copied_bytes;            /* to and from the other layout, in each pass */
 } Product;
 
-#define LONGEST G_MAXINT32 /* side of a product: of longer ones only FLOPs and bytes count */
-#define COPIES 3           /* kernels for two tensors in and one out */
-#define WINOGRAD_WINDOW 9.0
-#define WINOGRAD_PRODUCTS 4.0
-#define NARROW_GROUP 8
+#define LONGEST G_MAXINT32    /* side of a product: of longer ones only FLOPs and bytes count */
+#define COPIES 3              /* kernels for two tensors in and one out */
+#define WINOGRAD_WINDOW 9.0   /* elements of a 3 x 3 window */
+#define WINOGRAD_PRODUCTS 4.0 /* multiplications of F(2x2, 3x3) for an output */
+#define NARROW_GROUP 8        /* channels of a group; the next two are channels too: what cuDNN 8 has kernels for */
 #define FAST_GROUP 32
 #define FAST_CHANNELS 64
 
