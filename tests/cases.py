@@ -5,9 +5,9 @@
 cases.py PSISIM. The reports are not part of the project: PSISIM_TEST_DATA is the folder with cases.csv; without it
 everything is skipped. A row of CASES says how the situation of that name is typed, and what was seen: `fits` (or
 `tight`), `oom`, or GiB of one counter of the report with the tolerance of the file in percent. GPUs that have no preset
-stand in by one with the same memory. Where a report does not
-say how long its samples were, they are short: 128 tokens or, of instructions, 512. KNOWN are those that psisim does not meet, with the reason; a test fails when one
-of them is met, too."""
+stand in by one with the same memory. Where a report does not say how long its samples were, they are short: 128 tokens
+or, of instructions, 512. KNOWN are those that psisim does not meet, with the reason; a test fails when one of them is
+met, too."""
 import csv
 import json
 import os

@@ -388,8 +388,10 @@ psi_block_finish (PsiLower *lower, const PsiBlock *block, PsiLayerKind *kind)
   psi_lower_finish (lower, kind);
 }
 
-gint64
-psi_block_table_gradient_bytes (const PsiLower *lower)
+/* Bytes of the gradient that the look-up of an embedding makes of all its tables before it is added to the sum, where
+ * products add theirs in place; `lower` has the embedding's parameters and no others. */
+static gint64
+table_gradient_bytes (const PsiLower *lower)
 {
   const PsiLowering *lowering = lower->lowering;
 
@@ -426,7 +428,7 @@ psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, const Psi
   kind->output_bytes = stream_bytes;
   kind->input_bytes = tokens * 8;
   kind->forward_workspace_bytes = psi_block_whole_bytes (&lower, block);
-  kind->backward_workspace_bytes = psi_block_whole_bytes (&lower, block) + psi_block_table_gradient_bytes (&lower);
+  kind->backward_workspace_bytes = psi_block_whole_bytes (&lower, block) + table_gradient_bytes (&lower);
   kind->never_recomputed = TRUE;
   psi_lower_finish (&lower, kind);
   if (replicated == 0 && !norm)

@@ -45,10 +45,6 @@ void psi_block_mlp_products (PsiLower *lower, const PsiBlock *block, gint64 ffn)
 /* Between products and kind: boundary and workspace bytes of a block. */
 void psi_block_finish (PsiLower *lower, const PsiBlock *block, PsiLayerKind *kind);
 
-/* Bytes of the gradient that the look-up of an embedding makes of all its tables before it is added to the sum, where
- * products add theirs in place; `lower` has the embedding's parameters and no others. */
-gint64 psi_block_table_gradient_bytes (const PsiLower *lower);
-
 /* A kind for the embedding: vocabulary, `replicated` further elements, output to the first block. Returns its index. */
 guint psi_block_add_embedding (PsiModel *model, const PsiLowering *lowering, const PsiBlock *block, gint64 tokens,
                                gint64 vocab, gint64 replicated, gboolean norm);
