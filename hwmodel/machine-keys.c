@@ -297,8 +297,9 @@ store (const Key *key, const char *group, const char *text, gpointer target, con
     }
 }
 
-char *
-psi_machine_keys (const char *group)
+/* The keys of a group ("gpu", "host", "node", "link"), separated by spaces. (transfer full) */
+static char *
+keys_of (const char *group)
 {
   GString *list = g_string_new (NULL);
   for (guint i = 0; i < G_N_ELEMENTS (keys); i++)
@@ -310,7 +311,7 @@ psi_machine_keys (const char *group)
 static gboolean
 check_known (GKeyFile *file, const char *group, const char *table, const char *where, GError **error)
 {
-  g_autofree char *list = psi_machine_keys (table);
+  g_autofree char *list = keys_of (table);
   g_auto (GStrv) known = g_strsplit (list, " ", -1);
   g_auto (GStrv) written = g_key_file_get_keys (file, group, NULL, NULL);
   for (char **key = written; *key; key++)

@@ -156,9 +156,6 @@ typedef struct
  * Returns (transfer full) an array of PsiMachineEntry that frees its elements. */
 GPtrArray *psi_machine_list (void);
 
-/* The keys of a group ("gpu", "host", "node", "link"), separated by spaces. (transfer full) */
-char *psi_machine_keys (const char *group);
-
 #define PSI_MACHINE_ERROR (psi_machine_error_quark ())
 typedef enum
 {
