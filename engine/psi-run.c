@@ -77,11 +77,23 @@ align_times (PsiLoop *loop, PsiRun *run, guint32 last)
     }
 }
 
+/* Are bytes on the way, and no link that never moves any? They come when time is out of range. */
+static gboolean
+are_bytes_late (const PsiLinks *links)
+{
+  guint n_dead = 0;
+
+  for (guint l = 0; l < psi_links_n_links (links); l++)
+    n_dead += psi_links_rate (links, l) <= 0;
+  return psi_links_n_flows (links) > 0 && n_dead == 0;
+}
+
 static void
 set_stuck (const PsiLoop *loop, GError **error)
 {
   g_autofree char *waiting = psi_loop_describe_waiting (loop);
-  gboolean late = psi_queue_next_ps (loop->queue) == PSI_TIME_MAX && psi_queue_size (loop->queue) > 0;
+  gboolean late = (psi_queue_next_ps (loop->queue) == PSI_TIME_MAX && psi_queue_size (loop->queue) > 0) ||
+                  are_bytes_late (loop->world->links);
 
   g_set_error (error, PSI_RUN_ERROR, late ? PSI_RUN_ERROR_TIME : PSI_RUN_ERROR_DEADLOCK, "%s",
                late ? "simulated time is out of range: an op would end after more than 26 days" : waiting);

@@ -45,13 +45,15 @@ set_detail (const PsiStep *step, const PsiCollectiveCost *cost, gint64 bytes, do
   guint steps = MAX (cost->steps, 1);
   gint64 chunk = (bytes + steps - 1) / steps;
   double chunk_ps = wire_s / (double) bytes * (double) chunk * PSI_PS_PER_S;
-  PsiTime step_ps = MAX ((PsiTime) ceil (chunk_ps - 1e-3), 1), wire_ps = steps * step_ps;
+  PsiTime most_ps = PSI_TIME_MAX / steps; /* not beyond: then it never ends */
+  PsiTime step_ps = chunk_ps < (double) most_ps ? MAX ((PsiTime) ceil (chunk_ps - 1e-3), 1) : PSI_TIME_MAX;
+  PsiTime wire_ps = step_ps < PSI_TIME_MAX ? steps * step_ps : PSI_TIME_MAX;
 
   transfer->bytes = bytes;
   transfer->cap_bytes_per_s = (double) bytes / psi_time_to_s (wire_ps);
-  if (strcmp (detail, "closed") == 0 || wire_ps < transfer->latency_ps / FEW_BYTES)
+  if (strcmp (detail, "closed") == 0 || wire_ps == PSI_TIME_MAX || wire_ps < transfer->latency_ps / FEW_BYTES)
     {
-      transfer->latency_ps += wire_ps;
+      transfer->latency_ps = psi_time_add (transfer->latency_ps, wire_ps);
       transfer->bytes = 0;
     }
   else if (steps > 1 && strcmp (detail, "flow") != 0)
