@@ -63,6 +63,10 @@ psi_report_fill_assumptions (PsiPlanReport *plan, const PsiStep *step, gint64 ov
   for (guint i = 0; i < step->plan->assumptions->len; i++)
     g_ptr_array_add (plan->assumptions, g_strdup (g_ptr_array_index (step->plan->assumptions, i)));
   note_loading (plan, step);
+  if (step->machine->ideal && psi_settings_has (step->settings, PSI_KEY_CONTEXT))
+    g_ptr_array_add (plan->assumptions,
+                     g_strdup_printf ("context = %s is ignored: the memory of '%s' has no end",
+                                      psi_settings_text (step->settings, PSI_KEY_CONTEXT), step->machine->name));
   if (!step->machine->ideal)
     {
       g_ptr_array_add (plan->assumptions,
@@ -93,10 +97,15 @@ psi_report_fill_assumptions (PsiPlanReport *plan, const PsiStep *step, gint64 ov
     g_ptr_array_add (plan->assumptions, g_strdup_printf ("layers are cut into %u parts by partition = %s",
                                                          step->plan->stages, step->partition.rule));
   if (step->plan->offload != PSI_OFFLOAD_NONE)
-    g_ptr_array_add (plan->assumptions,
-                     g_strdup_printf ("the host takes %s at %.4g GB/s for each GPU, host memory is not checked",
-                                      psi_settings_text (step->settings, PSI_KEY_OFFLOAD),
-                                      step->machine->host.bytes_per_s / 1e9));
+    {
+      g_autofree char *rate = step->machine->ideal
+                                  ? g_strdup ("in no time")
+                                  : g_strdup_printf ("at %.4g GB/s", step->machine->host.bytes_per_s / 1e9);
+
+      g_ptr_array_add (plan->assumptions,
+                       g_strdup_printf ("the host takes %s %s for each GPU, host memory is not checked",
+                                        psi_settings_text (step->settings, PSI_KEY_OFFLOAD), rate));
+    }
   if (!step->plan->overlap_grads && step->plan->dp > 1)
     g_ptr_array_add (plan->assumptions, g_strdup ("gradients wait for the end of the backward"));
 }

@@ -107,6 +107,21 @@ IGNORED = [
     ("compare --model vit-b16 --machine a100 --plans dp --sequence 44", "sequence = 44 is ignored: an image has as many tokens as patches"),
 ]
 
+# The same, said under assumptions only: arguments, the lines.
+IGNORED_QUIETLY = [
+    ("run --model gpt2 --machine a100 --channels-last no --expert-gemm loop --expert-imbalance 2 --fused-loss yes --collective-checks yes",
+     ("channels_last = no is ignored: only convolutions of a trace have a layout", "expert_gemm = loop is ignored: the model has no experts",
+      "expert_imbalance = 2 is ignored: with ep 1 all tokens stay on their GPU", "fused_loss = yes is ignored: the framework has no such kernel",
+      "collective_checks = yes is ignored: one GPU has no collectives")),
+    ("run --model uniform --cuda-graphs step --compile yes --context 1GiB",
+     ("cuda_graphs = step is ignored: stages of 'uniform' have their times and bytes", "compile = yes is ignored: stages of 'uniform'",
+      "context = 1GiB is ignored: the memory of 'ideal' has no end")),
+    ("run --model resnet-50 --machine a100 --attention math --fused-loss yes",
+     ("attention = math is ignored: a trace has its shapes", "fused_loss = yes is ignored: a trace has its shapes")),
+    ("run --model mixtral-8x7b --machine a100 --dense-ffn 4096", ("dense_ffn = 4096 is ignored: no layer is dense (dense_layers is 0)",)),
+    ("run --model gpt2 --machine ideal --offload activations", ("the host takes activations in no time for each GPU",)),
+]
+
 # Files without an end, or that a parser would drown in: arguments, what the one line on stderr holds. Status 1.
 HOSTILE = [
     ("run /dev/zero", "/dev/zero: larger than 16 MiB"),
@@ -124,6 +139,8 @@ HOSTILE = [
     ("run --model gpt2 --machine deep.json", "deep.json:1: not valid JSON"),
     ("collective all-reduce --machine deep.json", "deep.json:1: not valid JSON"),
     ("run --machine a100 --model large.trace", "simulated time is out of range"),
+    ("run --model uniform --machine a100 --gpus 16 --stages 1 --internode 1MB/s --psi-p 60TiB --detail closed", "simulated time is out of range"),
+    ("run --model uniform --machine a100 --gpus 16 --internode 1MB/s --psi-p 60TiB --detail messages", "simulated time is out of range"),
     ("run --model gpt2 --machine long.machine", "long.machine: cannot be read: larger than 16 MiB"),
     ("run --model gpt2 --machine a100 --plan accumulate --micro-batches 1000000 --jump no", "the plan is too large to follow"),
     ("run --model uniform --pp 100000", "the plan is too large to follow: 100000 ranks of a pipeline over 100000 layers"),
@@ -222,6 +239,11 @@ def check_ignored():
     for key in ("shard_group = 4", "prefetch = 2", "recompute_every = 3", "reduce_every = 5", "trials = 7"):
         if f"- {key} is ignored: " not in text:
             yield f"'{key}' is not said to be ignored"
+    for line, keys in IGNORED_QUIETLY:
+        text = " ".join(printed(*line.split(), "-v").split())
+        for key in keys:
+            if f"- {key}" not in text:
+                yield f"psisim {line} -v: {key!r} is not there"
 
 
 def check_numbers():

@@ -137,6 +137,7 @@ psi_plan_note_ignored (PsiPlan *plan, const PsiSettings *s, const PsiModelSource
   const char *tokens = source->dimensions != NULL && source->dimensions->image_size > 0
                            ? "an image has as many tokens as patches"
                            : given;
+  const gint64 experts = source->dimensions != NULL ? source->dimensions->experts : 0;
   const struct
   {
     PsiKeyId key;
@@ -154,6 +155,17 @@ psi_plan_note_ignored (PsiPlan *plan, const PsiSettings *s, const PsiModelSource
     { PSI_KEY_REDUCE_EVERY,
       psi_settings_has (s, PSI_KEY_REDUCE_EVERY) && psi_settings_count (s, PSI_KEY_REDUCE_EVERY) > plan->micro_batches,
       "a step has fewer micro-batches, gradients are summed once" },
+    { PSI_KEY_CUDA_GRAPHS, source->is_uniform, given },
+    { PSI_KEY_COMPILE, given != NULL, given },
+    { PSI_KEY_ATTENTION, given != NULL, given },
+    { PSI_KEY_FUSED_LOSS, given != NULL || plan->memory->fused_loss_bytes == 0,
+      given != NULL ? given : "the framework has no such kernel" },
+    { PSI_KEY_CHANNELS_LAST, source->trace == NULL, "only convolutions of a trace have a layout" },
+    { PSI_KEY_EXPERT_GEMM, experts == 0, "the model has no experts" },
+    { PSI_KEY_EXPERT_IMBALANCE, plan->ep <= 1, "with ep 1 all tokens stay on their GPU" },
+    { PSI_KEY_DENSE_FFN, experts > 0 && source->dimensions->first_dense_layers == 0,
+      "no layer is dense (dense_layers is 0)" },
+    { PSI_KEY_COLLECTIVE_CHECKS, plan->dp * plan->tp * plan->cp * plan->pp == 1, "one GPU has no collectives" },
     { PSI_KEY_TRIALS, psi_settings_real (s, PSI_KEY_JITTER) <= 0, "without jitter every step is the same" },
   };
 
