@@ -89,6 +89,8 @@ def memory():
 def faults():
     for words, status, text in [
         (["train", "--plan", "tp", "--backend", "host"], 1, "tp is not run for real, only simulated"),
+        (["train", "--offload", "activations", "--backend", "host"], 1, "offload is not run for real, only simulated"),
+        (["train", "--cuda-graphs", "step", "--backend", "host"], 1, "cuda_graphs is not run for real, only simulated"),
         (["train", "--plan", "async", "--backend", "host"], 1, "a race between workers is not run for real, only simulated"),
         (["schedule", "show", "--plan", "async"], 1, "plan 'async' has no order that could be shown"),
         (["train", "--backend", "tpu"], 2, "--backend: unknown 'tpu'"),

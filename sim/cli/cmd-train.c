@@ -135,6 +135,8 @@ check_plan (const PsiPlan *plan, const PsiSchedule *schedule, GError **error)
     { plan->cp > 1, "cp" },
     { plan->ep > 1, "ep" },
     { plan->recompute != PSI_RECOMPUTE_NONE, "recompute" },
+    { plan->offload != PSI_OFFLOAD_NONE, "offload" },
+    { plan->graphs != PSI_GRAPHS_NONE, "cuda_graphs" },
     { plan->asynchronous, "a race between workers" },
     { !plan->cyclic && plan->dp > 1 && schedule->n_ranks > 1, "dp together with a pipeline" },
   };
