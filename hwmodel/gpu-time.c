@@ -25,12 +25,12 @@
  *
  * Sources: form of the product: NVIDIA "Matrix Multiplication Background"; constants: fit to the published matmul
  * tables of SimuMax, 148 rows of an A100 PCIe (mean error 2.7 %) and 321 of a B200 (10.7 %; the same when each eighth
- * of the shapes is left out of the fit). What is left on the
- * B200 is not shape but the clock: SimuMax times 75 launches after 25, so products of less than half a millisecond are
- * over before the power limit has settled it. They run at up to 1470 TFLOP/s, or at 880 where it overshoots, and are
- * 20 % off (136 shapes); longer ones run at 1090 and are 3.8 % off (185). In training the clock has settled. Random
- * trees over shape, pass and the products measured before reach 8 % of shapes they have not seen. Ramp and occupancy of
- * attention: fit by hand to the same tables, and FlashAttention-2 (arXiv 2307.08691, figures 4 and 5, from memory).
+ * of the shapes is left out of the fit). What is left on the B200 is not shape but the clock: SimuMax times 75 launches
+ * after 25, so products of less than half a millisecond are over before the power limit has settled it. They run at up
+ * to 1470 TFLOP/s, or at 880 where it overshoots, and are 20 % off (136 shapes); longer ones run at 1090 and are 3.8 %
+ * off (185). In training the clock has settled. Random trees over shape, pass and the products measured before reach
+ * 8 % of shapes they have not seen. Ramp and occupancy of attention: fit by hand to the same tables, and
+ * FlashAttention-2 (arXiv 2307.08691, figures 4 and 5, from memory).
  * Unaligned products: 9.8 to 10.2 TFLOP/s on an A100 with head dimension 108, by what steps of one model on one day
  * take longer with 128 heads than with 96 (BLOOM's development runs, hidden 13824, micro-batches of 2 and 4, tp 4 and
  * 8); 9.8 to 11 with head dimension 150.

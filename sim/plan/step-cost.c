@@ -6,10 +6,10 @@
  * The host runs ahead of the GPU: it issues kernels one after another at the pace of its framework, and only over a
  * whole pass of a layer does the slower of the two decide (small models become launch-bound). What the GPU waits for
  * its host is spread over the pass by calls; where the host awaits each kernel (CUDA_LAUNCH_BLOCKING=1) both add up. A
- * collective costs the host COLLECTIVE_CALLS kernels: output tensor, work object, two events and two waits between
- * streams (ProcessGroupNCCL), at most 60 us, in every framework the same, and what checks of it cost (step-host.c).
- * Kernel times come from hwmodel, those of matrix products and attention at the clock of a GPU in training. Kernels of
- * FIXED time launch nothing. What is recorded in CUDA graphs is not issued one by one: step-graphs.c.
+ * collective costs the host PSI_COLLECTIVE_CALLS kernels, at most 60 us, in every framework the same, and what checks
+ * of it cost (step-host.c). Kernel times come from hwmodel, those of matrix products and attention at the clock of a
+ * GPU in training. Kernels of FIXED time launch nothing. What is recorded in CUDA graphs is not issued one by one:
+ * step-graphs.c.
  *
  *   work W beside a collective of time C:   W' = min (W / (1 - s), W + s C)
  *
@@ -21,7 +21,6 @@
  * Limits: the group is taken as neighbouring GPUs here; the time on links comes from the run. */
 #include "step.h"
 
-#define COLLECTIVE_CALLS 5
 #define COLLECTIVE_MOST_S 60e-6
 
 typedef struct
@@ -158,7 +157,7 @@ stretch_of (const PsiPlan *plan, const PsiMachine *machine, const PsiLayerKind *
 {
   double issue_s = base_issue_s (plan, machine);
   double calls_s = is_issued (graphs, kind, segment)
-                       ? MIN (COLLECTIVE_CALLS * issue_s, COLLECTIVE_MOST_S) + psi_step_check_s (plan, plan->tp)
+                       ? MIN (PSI_COLLECTIVE_CALLS * issue_s, COLLECTIVE_MOST_S) + psi_step_check_s (plan, plan->tp)
                        : 0;
   Stretch stretch = { .before = segment->pieces_before_n > 0 };
   guint end = segment->first_kernel + segment->n_kernels;

@@ -17,8 +17,8 @@
  * RowLinearAsyncCommunication, which keeps the view of the attention's output and copies it again in the backward when
  * micro_batch > 1. A layer's gradients in bf16 stay until the backward of the micro-batch has added all of them.
  *
- * A collective is five calls of the host: kernel, two events, two waits between streams. A column-parallel product of
- * the first rank is two kernels, for its own shard and the others.
+ * A collective is PSI_COLLECTIVE_CALLS calls of the host. A column-parallel product of the first rank is two kernels,
+ * for its own shard and the others.
  *
  * Source: huggingface/nanotron, branch nouamane/bench2, December 2024 (which measured the published sweep):
  * models/llama.py, parallel/tensor_parallel/functional.py, nn.py and utils.py (MemoryBuffer), optim/
@@ -64,8 +64,6 @@ enum
   GATHERED_GRADIENT
 };
 
-#define COLLECTIVE 5
-
 typedef struct
 {
   GArray *lines;
@@ -109,7 +107,7 @@ launch (Script *script, guint n)
 static void
 collective (Script *script)
 {
-  say (script, PSI_SCRIPT_COMM, PSI_SCRIPT_FLOW, COLLECTIVE);
+  say (script, PSI_SCRIPT_COMM, PSI_SCRIPT_FLOW, PSI_COLLECTIVE_CALLS);
 }
 
 /* The gather before a column-parallel product, or before the backward of a row-parallel one, then the product. */

@@ -21,7 +21,7 @@
  *                     SendActivation, RecvGrad, BackwardPass. Host time: 2.13 of Megatron's 18 us a kernel on an
  *                     A100's host, see below
  *   deepspeed-2021    the same before its ZeRO-3 gathered several tensors in one (2022): twelve of Megatron-LM's layer,
- *                     see step-host.c
+ *                     see step-host.c. Measured runs that say "DeepSpeed ZeRO-3" and no year are taken for it
  *   bigscience        the fork bigscience-workshop/Megatron-DeepSpeed as BLOOM was trained: CUDA_LAUNCH_BLOCKING=1,
  *                     without which it hung from 320 GPUs on (tr11-176B-ml.slurm, chronicles-prequel.md;
  *                     80 GPUs took 6.8 % longer with it, by psisim 7.9 %)

@@ -86,6 +86,10 @@ typedef struct
   gint64 bytes;
 } PsiScriptLine;
 
+/* Calls of the host for a collective: output tensor or kernel, work object, two events and two waits between streams
+ * (ProcessGroupNCCL.cpp of PyTorch 2). */
+#define PSI_COLLECTIVE_CALLS 5
+
 typedef struct
 {
   char *name;                /* "block", "embedding", "head", "conv2_1": the kind, not the instance */
