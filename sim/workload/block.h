@@ -30,6 +30,11 @@ const PsiFrameworkMemory *psi_block_memory (const PsiLowering *lowering);
 
 /* What a product keeps of its input of `bytes` in 16 bits. */
 gint64 psi_block_kept_input_bytes (const PsiLower *lower, gint64 bytes);
+/* For a product along the sequence's tp shards that keeps its gathered input; `targets`: of PsiTarget, that read it. */
+void psi_block_save_whole_input (PsiLower *lower, const PsiBlock *block, guint targets);
+
+/* Operators of PyTorch one by one, each of which saves what it reads. */
+gboolean psi_block_is_eager (const PsiLower *lower);
 
 /* norm + q, k, v + attention + output projection + residual. `cross`: keys and values from another tensor, which is
  * saved elsewhere. */
