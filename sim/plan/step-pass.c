@@ -2,18 +2,9 @@
 /* Forward and backward of one part for one micro-batch.
  *
  * Forward: receive the boundary tensors of the parts it reads, then layer by layer gather sharded parameters, compute,
- * keep what the backward needs; send the output to the parts that read it. Backward mirrors it. A receive is posted
- * when the token before it begins, so that one message travels while the rank computes. What full recompute does not
- * keep is computed again at the start of a layer's backward. */
-#include "step.h"
-
-enum
-{
-  IN_FORWARD,
-  IN_BACKWARD,
-  OUT_FORWARD,
-  OUT_BACKWARD
-};
+ * keep what the backward needs; send the output to the parts that read it. Backward mirrors it. What full recompute
+ * does not keep is computed again at the start of a layer's backward. Messages: step-edge.c. */
+#include "step-edge.h"
 
 PsiStepRank *
 psi_step_rank_of_part (PsiStep *step, const PsiStepRank *like, guint part, gint64 micro_batch)
@@ -53,287 +44,6 @@ psi_step_kept_bytes (const PsiStep *step, const PsiLayerKind *kind, guint layer)
   return kept_bytes (step->plan, kind, layer);
 }
 
-/* Frameworks that wait for a boundary tensor to leave do nothing else before; zero-bubble schedules never wait, and
- * several parts a rank only hand on from one to the next: where branches cross cuts, nobody knows a framework that
- * waits. */
-static gboolean
-waits_for_sends (const PsiStep *step)
-{
-  const PsiPlan *plan = step->plan;
-
-  return plan->framework->blocking_sends && plan->pp > 1 && (step->is_chain || step->schedule->n_chunks == 1) &&
-         (plan->schedule == &psi_schedule_1f1b || plan->schedule == &psi_schedule_interleaved ||
-          plan->schedule == &psi_schedule_gpipe);
-}
-
-static void
-note_send (const PsiStep *step, PsiStepRank *rank, PsiOpId op)
-{
-  if (waits_for_sends (step))
-    g_array_append_val (rank->sends, op);
-}
-
-/* Is a boundary tensor that its sender waits for taken in as soon as it comes, long before it is used? From the last
- * rank of a pipeline to the first, or back, it is where groups of micro-batches are longer than the pipeline: Megatron
- * keeps buffers for those. Otherwise nobody would begin: the last rank would wait for the first, which has the whole
- * group to send before it takes anything. */
-static gboolean
-is_taken_early (const PsiStep *step, guint to)
-{
-  const PsiSchedule *schedule = step->schedule;
-  gboolean in_groups = step->plan->schedule == &psi_schedule_interleaved;
-
-  return waits_for_sends (step) && to % schedule->n_ranks == 0 && schedule->micro_batches > schedule->n_ranks &&
-         !(in_groups && schedule->micro_batches % schedule->n_ranks == 0);
-}
-
-/* The first op of a token comes after what the token before sent. */
-static void
-wait_for_sends (PsiStepRank *rank, PsiOpId first)
-{
-  for (guint i = 0; i < rank->sends->len; i++)
-    psi_program_after (rank->program, first, g_array_index (rank->sends, PsiOpId, i), 0);
-}
-
-/* When a receive is posted: as the token before its own begins, or, where messages go one by one, as that ends. Then it
- * comes after what that token sent; only the gradient that a backward sends leaves after the next forward's input is
- * there. */
-static void
-gate_receive (const PsiStep *step, PsiStepRank *rank, PsiOpId op, gboolean forward)
-{
-  gboolean serial =
-      step->plan->framework->serial_messages && step->plan->schedule == &psi_schedule_1f1b && waits_for_sends (step);
-  PsiGate gate = { .op = op, .position = (int) rank->marks->len - (serial ? 1 : 2) };
-
-  g_array_append_val (rank->receives, gate);
-  for (guint i = 0; i < rank->sends->len && serial; i++)
-    {
-      PsiOpId sent = g_array_index (rank->sends, PsiOpId, i);
-
-      if (forward && (PSI_OP_STREAM (sent) - PSI_STREAM_BOUNDARY) % 4 == OUT_BACKWARD)
-        psi_program_after (rank->program, sent, op, 0);
-      else
-        psi_program_after (rank->program, op, sent, 0);
-    }
-}
-
-/* Bytes of the boundary tensor from a layer to the parts after it. */
-static gint64
-boundary_bytes (const PsiStepRank *rank, guint layer)
-{
-  return psi_layer_kind (rank->shape->model, layer)->output_bytes;
-}
-
-/* Of them on the wire: ranks of a tensor-parallel group hold the same tensor and may send a share each. */
-static gint64
-sent_bytes (const PsiStep *step, const PsiStepRank *rank, guint layer)
-{
-  const PsiPlan *plan = step->plan;
-  gint64 bytes = boundary_bytes (rank, layer);
-
-  if (!plan->framework->scattered_boundaries || plan->sequence_parallel || plan->pp == 1)
-    return bytes;
-  return (bytes + plan->tp - 1) / plan->tp;
-}
-
-/* Does a layer of the part, before input `i` of layer `l`, read the producer already? Both sides ask the same. */
-static gboolean
-is_there (const PsiModel *model, guint first_layer, guint l, guint i, guint producer)
-{
-  for (guint k = first_layer; k <= l; k++)
-    {
-      const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, k);
-
-      for (guint n = 0; n < (k < l ? layer->n_inputs : i); n++)
-        if (layer->inputs[n] == producer)
-          return TRUE;
-    }
-  return FALSE;
-}
-
-/* Call `visit` for each edge between this part and a part on another rank: the layer whose output travels, and the
- * first that reads it there. Each producer travels once to each part that reads it.
- *
- * Edges come in the order of their readers, in a backward pass from the last to the first, on both sides: what an edge
- * waits for on its way are edges before it in this order, so branches that cross several cuts never wait in a circle.
- */
-typedef void (*EdgeVisitor) (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer,
-                             guint reader, guint from_part, guint to_part, gpointer data);
-
-static void
-visit_edges (PsiStep *step, PsiStepRank *rank, const PsiToken *token, gboolean incoming, EdgeVisitor visit,
-             gpointer data)
-{
-  const PsiModel *model = rank->shape->model;
-  guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
-  guint begin = incoming ? step->partition.first[part] : step->partition.first[part + 1];
-  guint end = incoming ? step->partition.first[part + 1] : model->layers->len;
-
-  if (!incoming && part + 1 == step->partition.n_parts)
-    return;
-  /* Where each layer reads the one before it, only the first behind the cut reads across. */
-  if (step->is_chain)
-    end = MIN (end, begin + 1);
-  for (guint n = begin; n < end; n++)
-    {
-      guint l = token->kind == PSI_TOKEN_FORWARD ? n : begin + end - 1 - n;
-      const PsiLayer *layer = &g_array_index (model->layers, PsiLayer, l);
-
-      for (guint i = 0; i < layer->n_inputs; i++)
-        {
-          guint producer = layer->inputs[i];
-          guint from = step->partition.part_of[producer], to = step->partition.part_of[l];
-
-          if (from == to || (incoming ? to != part : from != part) ||
-              is_there (model, step->partition.first[to], l, i, producer))
-            continue;
-          PsiStepRank *other = psi_step_rank_of_part (step, rank, incoming ? from : to, token->micro_batch);
-          if (other != rank)
-            visit (step, rank, other, token, producer, l, from, to, data);
-        }
-    }
-}
-
-static guint
-boundary_stream (const PsiToken *token, guint which)
-{
-  return PSI_STREAM_BOUNDARY + 4 * (guint) token->chunk + which;
-}
-
-/* Shift of the matching token on the other rank: set when that rank's list was walked, or found in the list. */
-static guint
-shift_of (const PsiStep *step, const PsiStepRank *rank, PsiTokenKind kind, guint part, gint64 micro_batch)
-{
-  const GArray *list = step->schedule->lists[rank->list];
-
-  if (!step->plan->cyclic)
-    return 0;
-  for (guint i = 0; i < list->len; i++)
-    {
-      const PsiToken *token = &g_array_index (list, PsiToken, i);
-
-      if (token->kind == kind && token->micro_batch == micro_batch &&
-          psi_schedule_part (step->schedule, rank->list, (guint) token->chunk) == part)
-        return token->shift;
-    }
-  return 0;
-}
-
-/* Ops of a part's pass. A layer waits only for what it reads itself, so that branches run at the same time. */
-typedef struct
-{
-  PsiOps ops;     /* of the whole part */
-  PsiOps *layers; /* [layers of the part] */
-  guint first_layer;
-  gint64 bytes;
-} EdgeData;
-
-static void
-edge_data_clear (EdgeData *edge)
-{
-  g_free (edge->layers);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (EdgeData, edge_data_clear)
-
-static PsiOps *
-ops_of (const EdgeData *edge, guint layer)
-{
-  return &edge->layers[layer - edge->first_layer];
-}
-
-/* The whole part is one op. */
-static void
-be_one_op (EdgeData *edge, guint n_layers, PsiOpId op)
-{
-  edge->ops = (PsiOps){ op, op, PSI_OP_NONE };
-  for (guint l = 0; l < n_layers; l++)
-    edge->layers[l] = edge->ops;
-}
-
-static guint
-edge_number (guint from, guint layer)
-{
-  return from * 65536 + layer % 65536;
-}
-
-/* Does the output of a stage stay for its own backward? */
-static gboolean
-keeps_outputs (const PsiStep *step)
-{
-  return step->plan->memory->keeps_outputs && !step->plan->cyclic && !psi_step_model (step)->is_uniform;
-}
-
-static void
-receive_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint reader,
-                 guint from, guint to, gpointer data)
-{
-  EdgeData *edge = data;
-  gint64 bytes = boundary_bytes (rank, layer);
-  PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_FORWARD), IN_FORWARD + 4 * to,
-                                 edge_number (from, layer), sent_bytes (step, rank, layer), PSI_TRAFFIC_BOUNDARY);
-
-  psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
-  psi_program_skip (rank->program, op,
-                    token->shift - shift_of (step, other, PSI_TOKEN_FORWARD, from, token->micro_batch));
-  if (!is_taken_early (step, to))
-    gate_receive (step, rank, op, TRUE);
-  psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
-  psi_program_after (rank->program, ops_of (edge, reader)->first, op, 0);
-  psi_program_delta (rank->program, ops_of (edge, reader)->first, FALSE, PSI_MEMORY_BOUNDARY, -bytes);
-}
-
-static void
-send_forward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint reader,
-              guint from, guint to, gpointer data)
-{
-  EdgeData *edge = data;
-  gint64 bytes = boundary_bytes (rank, layer);
-  PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_FORWARD), IN_FORWARD + 4 * to,
-                              edge_number (from, layer), sent_bytes (step, rank, layer), PSI_TRAFFIC_BOUNDARY);
-
-  psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
-  psi_program_after (rank->program, op, ops_of (edge, layer)->last, 0);
-  psi_program_delta (rank->program, ops_of (edge, layer)->last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
-  if (!keeps_outputs (step))
-    psi_program_delta (rank->program, op, TRUE, PSI_MEMORY_BOUNDARY, -bytes);
-  note_send (step, rank, op);
-}
-
-static void
-receive_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer,
-                  guint reader, guint from, guint to, gpointer data)
-{
-  EdgeData *edge = data;
-  gint64 bytes = boundary_bytes (rank, layer);
-  PsiOpId op = psi_step_receive (step, other, rank, boundary_stream (token, IN_BACKWARD), IN_BACKWARD + 4 * to,
-                                 edge_number (from, layer), sent_bytes (step, rank, layer), PSI_TRAFFIC_BOUNDARY);
-  PsiTokenKind kind = token->kind == PSI_TOKEN_BACKWARD ? PSI_TOKEN_BACKWARD : PSI_TOKEN_BACKWARD_INPUT;
-
-  psi_program_label (rank->program, op, token->micro_batch, (gint32) from);
-  psi_program_skip (rank->program, op, token->shift - shift_of (step, other, kind, to, token->micro_batch));
-  if (!is_taken_early (step, to))
-    gate_receive (step, rank, op, FALSE);
-  psi_program_delta (rank->program, op, FALSE, PSI_MEMORY_BOUNDARY, bytes);
-  psi_program_after (rank->program, ops_of (edge, layer)->first, op, 0);
-  edge->bytes += keeps_outputs (step) ? 2 * bytes : bytes;
-}
-
-static void
-send_backward (PsiStep *step, PsiStepRank *rank, PsiStepRank *other, const PsiToken *token, guint layer, guint reader,
-               guint from, guint to, gpointer data)
-{
-  EdgeData *edge = data;
-  gint64 bytes = boundary_bytes (rank, layer);
-  PsiOpId op = psi_step_send (step, rank, other, boundary_stream (token, OUT_BACKWARD), IN_BACKWARD + 4 * to,
-                              edge_number (from, layer), sent_bytes (step, rank, layer), PSI_TRAFFIC_BOUNDARY);
-
-  psi_program_label (rank->program, op, token->micro_batch, (gint32) to);
-  psi_program_after (rank->program, op, ops_of (edge, reader)->last, 0);
-  psi_program_delta (rank->program, ops_of (edge, reader)->last, TRUE, PSI_MEMORY_BOUNDARY, bytes);
-  psi_program_delta (rank->program, op, TRUE, PSI_MEMORY_BOUNDARY, -bytes);
-  note_send (step, rank, op);
-}
-
 /* Say of the ops from `before` on what they work for: only names for people hang on it. */
 static void
 label_layer (PsiStepRank *rank, const guint *before, const PsiToken *token, guint part, guint layer)
@@ -351,6 +61,15 @@ note_lengths (const PsiStepRank *rank, guint *ret_before)
 {
   for (guint s = PSI_STREAM_COMPUTE; s <= PSI_STREAM_PARAMETERS; s++)
     ret_before[s] = rank->program->streams[s]->len;
+}
+
+/* The whole part is one op. */
+static void
+be_one_op (PsiPartOps *edge, guint n_layers, PsiOpId op)
+{
+  edge->ops = (PsiOps){ op, op, PSI_OP_NONE };
+  for (guint l = 0; l < n_layers; l++)
+    edge->layers[l] = edge->ops;
 }
 
 /* How the layers of a token are built: one by one, or all as the fold of an earlier token like it. */
@@ -372,7 +91,7 @@ begin_layers (PsiStep *step, PsiStepRank *rank, const PsiToken *token, Layers *r
 
 /* They are there: make them one op if they can be. */
 static void
-end_layers (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint part, const Layers *layers, EdgeData *edge,
+end_layers (PsiStep *step, PsiStepRank *rank, const PsiToken *token, guint part, const Layers *layers, PsiPartOps *edge,
             guint n_layers)
 {
   PsiOpId whole = layers->whole;
@@ -392,7 +111,7 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   guint part = psi_schedule_part (step->schedule, rank->list, (guint) token->chunk);
   gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
-  g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
+  g_auto (PsiPartOps) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
   Layers layers;
 
   begin_layers (step, rank, token, &layers);
@@ -429,14 +148,11 @@ psi_step_forward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
       if (edge.ops.first == PSI_OP_NONE)
         edge.ops.first = ops.first;
       edge.ops.last = ops.last;
-      *ops_of (&edge, l) = ops;
+      *psi_part_layer_ops (&edge, l) = ops;
       label_layer (rank, before, token, part, l);
     }
   end_layers (step, rank, token, part, &layers, &edge, n_layers);
-  wait_for_sends (rank, edge.ops.first);
-  visit_edges (step, rank, token, TRUE, receive_forward, &edge);
-  g_array_set_size (rank->sends, 0);
-  visit_edges (step, rank, token, FALSE, send_forward, &edge);
+  psi_step_forward_edges (step, rank, token, &edge);
   rank->forward_first[index] = edge.ops.first;
   rank->forward_last[index] = edge.ops.last;
   g_array_append_val (rank->marks, edge.ops.last);
@@ -461,7 +177,7 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
   gsize index = psi_token_index (step, (guint) token->chunk, token->micro_batch);
   gboolean input_half = token->kind != PSI_TOKEN_BACKWARD_WEIGHT, weight_half = token->kind != PSI_TOKEN_BACKWARD_INPUT;
   guint first_layer = step->partition.first[part], n_layers = step->partition.first[part + 1] - first_layer;
-  g_auto (EdgeData) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
+  g_auto (PsiPartOps) edge = { .ops = PSI_NO_OPS, .layers = g_new (PsiOps, n_layers), .first_layer = first_layer };
   Layers layers;
   gint64 gradient_bytes = 0; /* the backward's own, until all are added to the sums */
 
@@ -542,23 +258,14 @@ psi_step_backward (PsiStep *step, PsiStepRank *rank, const PsiToken *token)
           if (plan->zero >= 2 && !plan->cyclic)
             psi_step_scatter_gradients (step, rank, token, layer, is_first, ops.first, ops.last);
         }
-      *ops_of (&edge, layer) = (PsiOps){ begin != PSI_OP_NONE ? begin : ops.first, ops.last, PSI_OP_NONE };
+      *psi_part_layer_ops (&edge, layer) = (PsiOps){ begin != PSI_OP_NONE ? begin : ops.first, ops.last, PSI_OP_NONE };
       if (edge.ops.first == PSI_OP_NONE)
-        edge.ops.first = ops_of (&edge, layer)->first;
+        edge.ops.first = psi_part_layer_ops (&edge, layer)->first;
       edge.ops.last = ops.last;
       label_layer (rank, before, token, part, layer);
     }
   end_layers (step, rank, token, part, &layers, &edge, n_layers);
-  wait_for_sends (rank, edge.ops.first);
-  if (!input_half)
-    g_array_set_size (rank->sends, 0);
-  else
-    {
-      visit_edges (step, rank, token, FALSE, receive_backward, &edge);
-      g_array_set_size (rank->sends, 0);
-      psi_program_delta (rank->program, edge.ops.last, TRUE, PSI_MEMORY_BOUNDARY, -edge.bytes);
-      visit_edges (step, rank, token, TRUE, send_backward, &edge);
-    }
+  psi_step_backward_edges (step, rank, token, &edge);
   if (weight_half && !plan->cyclic)
     psi_step_reduce_early (step, rank, part, token->micro_batch);
   if (input_half || rank->backward_first[index] == PSI_OP_NONE)

@@ -12,7 +12,8 @@
  *   step-pieces.c     work of a layer and collectives between and beside it
  *   step-token.c      one token after another, those that overlap, gates
  *   step-boundary.c   boundary tensors that travel in shares
- *   step-pass.c       forward and backward of a part: ops, memory, boundary messages
+ *   step-pass.c       forward and backward of a part: ops, memory
+ *   step-edge.c       boundary messages of a token (step-edge.h)
  *   step-fold.c       equal tokens as one op each
  *   step-gather.c     sharded parameters for a pass
  *   step-gradients.c  synchronous update: buckets, all-reduce or reduce-scatter, optimizer, ZeRO, parameter server;
