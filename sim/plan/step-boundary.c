@@ -12,7 +12,8 @@
  *
  * Source: Megatron-LM megatron/p2p_communication.py and gather_split_1d_tensor in megatron/mpu; DeepSpeed
  * PartitionedTensor.full in runtime/utils.py, _exec_forward_pass and _exec_backward_pass in runtime/pipe/engine.py.
- * With sequence parallelism shares are what the layers work on. */
+ * With sequence parallelism shares are what the layers work on. Limits: models with branches (T5's decoder reads its
+ * encoder) send shares too, but their gathers are left out. */
 #include "step.h"
 
 static gboolean

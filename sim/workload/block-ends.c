@@ -3,7 +3,7 @@
  *
  *   embedding   V h / t parameters; keeps the numbers of the words, 8 bytes a token, and the mask of its dropout
  *   head        final norm, logits of V / t columns in 16 bits, loss over them; keeps and takes so many bytes of a
- * logit as framework-memory.c says, chunk by chunk; V h / t parameters unless tied to the embedding
+ *               logit as framework-memory.c says, chunk by chunk; V h / t parameters unless tied to the embedding
  *
  * V rows of the embedding as they are allocated, h hidden, t tensor-parallel GPUs. The vocabulary-parallel loss sums
  * three numbers a token over the group; where the framework gathers the logits, all GPUs of it make the whole loss.
