@@ -131,7 +131,7 @@ test_vocabulary (void)
         }
       g_assert_cmpint (plan->step_time_ps, <, plan_of (ends)->step_time_ps);
     }
-  static const char *const wrong[] = { "pp=4 schedule=gpipe", "dp=4", "pp=4 partition=2,2,2,2" };
+  static const char *const wrong[] = { "pp=4 schedule=gpipe", "dp=4", "pp=4 partition=2,2,2,2", "pp=4 vpp=2" };
   for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
     {
       g_autofree char *flags = g_strdup_printf (LLAMA "vocab_parallel=vocab-1 %s", wrong[i]);
@@ -140,6 +140,10 @@ test_vocabulary (void)
       g_assert_null (try_flags (flags, FALSE, &error));
       g_assert_nonnull (strstr (error->message, "'vocab-1' goes with schedule '1f1b'"));
     }
+  g_autofree char *many = g_strdup_printf (LLAMA "vocab_parallel=vocab-1 pp=%u", LAYERS + 1);
+  g_autoptr (GError) error = NULL;
+  g_assert_null (try_flags (many, FALSE, &error));
+  g_assert_nonnull (strstr (error->message, "layers cannot be cut into"));
 }
 
 /* The logits of a micro-batch stay until the next one has its own, on the rank with the head and if there is a next

@@ -187,13 +187,18 @@ psi_partition_cut (const PsiModel *model, guint n_parts, const PsiSettings *sett
   const char *rule = NULL;
   g_autofree guint *first = g_new0 (guint, n_parts + 1);
 
-  if (n_parts > n_layers)
+  /* A share of the vocabulary alone is no part. */
+  const guint most = model->vocabulary_shards > 0 ? blocks - model->vocabulary_shards : n_layers;
+  if (n_parts > most)
     {
       g_set_error (
           error, PSI_PLAN_ERROR, PSI_PLAN_ERROR_DEGREES,
           "%s: a model of %u layers cannot be cut into %u parts (at most %u)",
           psi_settings_where (settings, psi_settings_has (settings, PSI_KEY_STAGES) ? PSI_KEY_STAGES : PSI_KEY_PP),
-          blocks > 0 ? blocks : n_layers, n_parts, n_layers);
+          model->vocabulary_shards > 0 ? most
+          : blocks > 0                 ? blocks
+                                       : n_layers,
+          n_parts, most);
       return FALSE;
     }
   if (psi_settings_has (settings, PSI_KEY_PARTITION))

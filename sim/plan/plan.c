@@ -341,11 +341,11 @@ psi_plan_resolve (const PsiSettings *s, const PsiModelSource *source, guint mach
   plan->vocabulary =
       (PsiVocabulary) psi_plan_index_of (vocabulary_names, psi_settings_text (s, PSI_KEY_VOCAB_PARALLEL));
   if (plan->vocabulary != PSI_VOCABULARY_ENDS &&
-      (plan->schedule != &psi_schedule_1f1b || plan->pp == 1 || source->family == NULL ||
+      (plan->schedule != &psi_schedule_1f1b || plan->pp == 1 || plan->vpp > 1 || source->family == NULL ||
        source->family->build == NULL || source->dimensions->vocab == 0 || psi_settings_has (s, PSI_KEY_PARTITION)))
     {
       psi_plan_refuse (error, PSI_PLAN_ERROR_DEGREES, psi_settings_where (s, PSI_KEY_VOCAB_PARALLEL),
-                       "'%s' goes with schedule '1f1b', pp > 1, a model with a vocabulary, and cuts it evenly",
+                       "'%s' goes with schedule '1f1b', pp > 1, vpp 1, a model with a vocabulary, and cuts it evenly",
                        vocabulary_names[plan->vocabulary]);
       return NULL;
     }
