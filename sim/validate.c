@@ -19,6 +19,7 @@ prediction_free (gpointer data)
   g_free (prediction->source);
   g_free (prediction->group);
   g_free (prediction->failure);
+  g_free (prediction->doubt);
   g_ptr_array_unref (prediction->assumptions);
   g_free (prediction);
 }
@@ -179,6 +180,35 @@ steady_of_notes (const char *notes)
   return found != NULL ? g_ascii_strtod (found + strlen ("steady_bytes="), NULL) : (double) NAN;
 }
 
+/* A measured cell that is neither empty nor of use is not passed over in silence. (transfer full), NULL: none. */
+static char *
+doubt_of (const PsiRunTable *table, const PsiMeasuredRun *run)
+{
+  static const char *const outcomes[] = { "", "ok", "oom", "fail", NULL };
+  static const char *const kinds[] = { "", "unknown", "allocated", "reserved", "device", "allocated-last-rank", NULL };
+  const struct
+  {
+    const char *name, *text;
+    const char *const *words; /* NULL: a number above 0 */
+    const char *allowed;
+    double number;
+  } cells[] = {
+    { "step_time_s", psi_run_cell (table, run, PSI_RUN_STEP_TIME_S), NULL, "a number of seconds above 0",
+      psi_run_number (table, run, PSI_RUN_STEP_TIME_S) },
+    { "peak_bytes", psi_run_cell (table, run, PSI_RUN_PEAK_BYTES), NULL, "a number of bytes above 0",
+      psi_run_number (table, run, PSI_RUN_PEAK_BYTES) },
+    { "memory_kind", psi_run_cell (table, run, PSI_RUN_MEMORY_KIND), kinds,
+      "one of allocated, reserved, device, allocated-last-rank, unknown", 0 },
+    { "outcome", psi_run_cell (table, run, PSI_RUN_OUTCOME), outcomes, "one of ok, oom, fail", 0 },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cells); i++)
+    if (cells[i].words != NULL ? !g_strv_contains (cells[i].words, cells[i].text)
+                               : *cells[i].text != '\0' && !(cells[i].number > 0))
+      return g_strdup_printf ("%s: '%s' is not %s", cells[i].name, cells[i].text, cells[i].allowed);
+  return NULL;
+}
+
 static PsiPrediction *
 predict (const PsiRunTable *table, const PsiMeasuredRun *run)
 {
@@ -199,6 +229,7 @@ predict (const PsiRunTable *table, const PsiMeasuredRun *run)
   prediction->measured_s = psi_run_number (table, run, PSI_RUN_STEP_TIME_S);
   prediction->measured_bytes = psi_run_number (table, run, PSI_RUN_PEAK_BYTES);
   prediction->measured_steady_bytes = steady_of_notes (psi_run_cell (table, run, PSI_RUN_NOTES));
+  prediction->doubt = doubt_of (table, run);
   if (!simulate_run (prediction, table, &error))
     prediction->failure = g_strdup (error->message);
   prediction->time_error = error_of (prediction->step_time_s, prediction->measured_s);

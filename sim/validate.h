@@ -23,6 +23,7 @@ typedef struct
   const PsiMeasuredRun *run;
   char *id, *source, *group;
   char *failure;        /* why there is no prediction, else NULL */
+  char *doubt;          /* the first measured cell that says nothing, and what would be allowed; else NULL */
   double step_time_s;   /* predicted */
   double low_s, high_s; /* its band; NAN: the machine has none */
   double peak_bytes;    /* predicted, in the row's own counter */

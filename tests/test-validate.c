@@ -320,6 +320,40 @@ test_unstated (void)
   remove_file (file);
 }
 
+/* Measured cells that say nothing are named, each with what is allowed. */
+static void
+test_doubts (void)
+{
+  char *file = write_file ("id,model,machine,gpus,outcome,step_time_s,peak_bytes,memory_kind\n"
+                           "none,gpt2,a100,8,fail,0.1,3e9,reserved\n"
+                           "empty,gpt2,a100,8,,,,\n"
+                           "time,gpt2,a100,8,ok,-0.1,,\n"
+                           "bytes,gpt2,a100,8,ok,0.1,nan,\n"
+                           "kind,gpt2,a100,8,ok,0.1,3e9,GiB\n"
+                           "outcome,gpt2,a100,8,fine,,,\n");
+  static const char *const doubts[] = { NULL,
+                                        NULL,
+                                        "step_time_s: '-0.1' is not a number of seconds above 0",
+                                        "peak_bytes: 'nan' is not a number of bytes above 0",
+                                        "memory_kind: 'GiB' is not one of allocated, reserved, device, "
+                                        "allocated-last-rank, unknown",
+                                        "outcome: 'fine' is not one of ok, oom, fail" };
+  const PsiValidateOptions all = { NULL, FALSE };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PsiValidation) validation = psi_validate (file, &all, &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpuint (validation->predictions->len, ==, G_N_ELEMENTS (doubts));
+  for (guint i = 0; i < G_N_ELEMENTS (doubts); i++)
+    {
+      const PsiPrediction *prediction = validation->predictions->pdata[i];
+
+      g_assert_cmpstr (prediction->doubt, ==, doubts[i]);
+      g_assert_null (prediction->failure);
+    }
+  remove_file (file);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -332,5 +366,6 @@ main (int argc, char **argv)
   g_test_add_func ("/sim/validate/predictions", test_predictions);
   g_test_add_func ("/sim/validate/unstated", test_unstated);
   g_test_add_func ("/sim/validate/unknown-counter", test_unknown_counter);
+  g_test_add_func ("/sim/validate/doubts", test_doubts);
   return g_test_run ();
 }

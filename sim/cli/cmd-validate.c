@@ -186,6 +186,11 @@ validate (const PsiArguments *arguments, GError **error)
     {
       const PsiPrediction *prediction = validation->predictions->pdata[i];
 
+      if (prediction->doubt != NULL)
+        {
+          g_autofree char *line = g_strdup_printf ("%s: ignored: %s", prediction->id, prediction->doubt);
+          psi_warn (arguments, line);
+        }
       if (prediction->failure == NULL)
         continue;
       g_autofree char *line = g_strdup_printf ("%s: not predicted: %s", prediction->id, prediction->failure);

@@ -196,7 +196,8 @@ const PsiCommand psi_commands[] = {
         "memory_kind (allocated reserved device; unknown is what the framework logs, where its code says which) and "
         "outcome (ok oom); source, where the run is from; group, of "
         "alternatives whose order is scored; tight.\n\n"
-        "A row that cannot be predicted is named on stderr. --source A,B takes the rows of these sources only, "
+        "A row that cannot be predicted, and a measured cell that says nothing, are named on stderr. --source A,B "
+        "takes the rows of these sources only, "
         "--strict those that are complete (tight is yes).",
     .min_words = 1,
     .max_words = 1,
