@@ -186,6 +186,8 @@ choose (const PsiCollectiveCase *c, PsiCollectiveCost *best)
     for (guint protocol = 0; protocol < PSI_N_PROTOCOLS; protocol++)
       {
         PsiCollectiveCost cost = { .algorithm = (*row)->name, .protocol = psi_protocol_names[protocol] };
+        if (protocol != PSI_PROTOCOL_SIMPLE && c->machine->inter.simple_only)
+          continue;
         if ((c->asked ? *row != c->asked : (*row)->is_asked_for) || !(*row)->applies (c, protocol))
           continue;
         (*row)->cost (c, protocol, &cost);

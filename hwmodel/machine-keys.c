@@ -152,6 +152,7 @@ static const Key keys[] = {
   { "link", "efficiency", KIND_REAL, LINK (efficiency), 0.01, 1, NULL, NULL },
   { "link", "latency", KIND_TIME, LINK (latency_ps), 0, 1e12, NULL, NULL },
   { "link", "ramp", KIND_TIME, LINK (ramp_ps), 0, 1e12, "0", NULL },
+  { "link", "simple_only", KIND_YES, LINK (simple_only), 0, 0, "no", NULL },
   { "link", "mesh_links", KIND_COUNT, LINK (mesh_links), 0, 1e6, "0", NULL },
   { "link", "nics", KIND_COUNT, LINK (nics_per_node), 0, 1e6, "0", NULL },
   { "link", "oversubscription", KIND_REAL, LINK (oversubscription), 1, 1000, "1", NULL },

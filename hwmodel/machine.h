@@ -52,6 +52,7 @@ typedef struct
   guint switch_gpus;         /* inside the node: GPUs below one PCIe switch ... */
   double uplink_bytes_per_s; /* ... and its link upwards, one direction; 0 = as fast as a GPU's */
   guint leaf_nodes;          /* network: nodes below one leaf switch (with rails: below one set of them) */
+  gboolean simple_only;      /* network: its plug-in leaves NCCL the protocol Simple only, inside nodes too */
   gboolean rails;            /* network: adapter i of every node goes to leaf switch i */
   guint pod_nodes;           /* network: nodes below one spine, if there are three tiers */
   double pod_oversubscription;

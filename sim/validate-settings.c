@@ -76,12 +76,15 @@ set_framework (PsiSettings *settings, const char *text, const char *source, cons
   return TRUE;
 }
 
-/* What no column holds, as the notes of published runs say it; `value` NULL: the number behind the words. */
+/* What no column holds, as the notes of published runs say it; `value` NULL: the number behind the words. The first
+ * that fits counts; `framework`: of runs of that one only. nanotron's sweep ran PyTorch 2.1 of October 2023 on AWS
+ * (run_multinode.sh in its branch nouamane/bench2); that the network's plug-in was of that time too is inferred from
+ * its steps with tensor parallelism over nodes. */
 static const struct
 {
   const char *words;
   PsiKeyId key;
-  const char *value;
+  const char *value, *framework;
 } facts[] = {
   { "impl=local", PSI_KEY_FRAMEWORK, "megatron" },
   { "hidden_dropout=", PSI_KEY_DROPOUT, NULL },
@@ -98,6 +101,7 @@ static const struct
   { "fused cross entropy", PSI_KEY_FUSED_LOSS, "yes" },
   { "cross-entropy fusion", PSI_KEY_FUSED_LOSS, "yes" },
   { "flash_attentionv1", PSI_KEY_ATTENTION, "flash-1" },
+  { "EFA ", PSI_KEY_NETWORK, "efa-2023", "nanotron" },
   { "EFA ", PSI_KEY_NETWORK, "efa" },
   { "Omni-Path", PSI_KEY_NETWORK, "omnipath" },
 };
@@ -113,13 +117,15 @@ has_network (const PsiSettings *settings, const char *name)
 }
 
 static gboolean
-set_notes (PsiSettings *settings, const char *notes, GError **error)
+set_notes (PsiSettings *settings, const char *notes, const char *framework, GError **error)
 {
   for (guint i = 0; i < G_N_ELEMENTS (facts); i++)
     {
       const char *found = strstr (notes, facts[i].words);
 
       /* The column knows flash and math only; the notes may know which flash. */
+      if (facts[i].framework != NULL && strstr (framework, facts[i].framework) == NULL)
+        continue;
       if (found == NULL || (psi_settings_has (settings, facts[i].key) && facts[i].key != PSI_KEY_ATTENTION))
         continue;
       if (facts[i].key == PSI_KEY_NETWORK && !has_network (settings, facts[i].value))
@@ -228,7 +234,8 @@ psi_validate_settings (const PsiRunTable *table, const PsiMeasuredRun *run, GPtr
   const char *notes = psi_run_cell (table, run, PSI_RUN_NOTES);
   if (psi_settings_has (settings, PSI_KEY_EXPERTS) && !set (settings, PSI_KEY_FAMILY, "moe", error))
     return NULL;
-  if (!set_notes (settings, notes, error) || !set_uneven_stages (settings, notes, error) ||
+  if (!set_notes (settings, notes, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), error) ||
+      !set_uneven_stages (settings, notes, error) ||
       !set_framework (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), psi_run_cell (table, run, PSI_RUN_SOURCE),
                       notes, assumptions, error) ||
       !set_defaults (settings, psi_run_cell (table, run, PSI_RUN_FRAMEWORK), assumptions, error))

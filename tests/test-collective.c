@@ -256,6 +256,28 @@ test_efa (void)
     }
 }
 
+/* Where the plug-in leaves Simple only, it is taken inside nodes too, and between them each step of a ring takes half a
+ * round trip: there, the flush and the credit back, 20 us each, and NCCL's 14 us for a hop. */
+static void
+test_round_trips (void)
+{
+  g_autoptr (PsiMachine) machine = psi_machine_load ("h100", NULL);
+
+  g_assert_true (psi_machine_choose_network (machine, "efa-2023", NULL));
+  PsiCollectiveCost inside = cost (machine, PSI_COLLECTIVE_ALL_GATHER, 1024, 8, 1);
+  PsiCollectiveCost few = cost (machine, PSI_COLLECTIVE_ALL_GATHER, 1024, 16, 2);
+  PsiCollectiveCost many = cost (machine, PSI_COLLECTIVE_ALL_GATHER, 1024, 32, 4);
+  double step_us = ((double) (many.latency_ps - few.latency_ps) / 1e6 - 2 * 54 - 14 * 3.4) / 16;
+
+  g_assert_cmpstr (inside.protocol, ==, "simple");
+  g_assert_cmpstr (few.protocol, ==, "simple");
+  g_assert_cmpfloat_with_epsilon (step_us, 37 - 3.4, 0.1);
+  g_assert_true (psi_machine_choose_network (machine, "efa", NULL));
+  few = cost (machine, PSI_COLLECTIVE_ALL_GATHER, 1024, 16, 2);
+  g_assert_cmpstr (few.protocol, !=, "simple");
+  g_assert_cmpfloat ((double) few.latency_ps / 1e6, <, 15 * 37);
+}
+
 /* More bytes never take less time, nor a gather more than the all-reduce that contains it. */
 static void
 test_monotone (void)
@@ -357,6 +379,7 @@ main (int argc, char **argv)
   g_test_add_func ("/hwmodel/collective/network", test_network);
   g_test_add_func ("/hwmodel/collective/published", test_published);
   g_test_add_func ("/hwmodel/collective/efa", test_efa);
+  g_test_add_func ("/hwmodel/collective/round-trips", test_round_trips);
   g_test_add_func ("/hwmodel/collective/omnipath", test_omnipath);
   g_test_add_func ("/hwmodel/collective/monotone", test_monotone);
   g_test_add_func ("/hwmodel/collective/bounds", test_bounds);
