@@ -24,6 +24,7 @@ LICENSED = CODE + (".py", ".sh", ".gp", "meson.build", "meson_options.txt", "boo
 NO_MARKS = CODE + (".py", ".sh", ".gp", ".md", "meson.build", "meson_options.txt", "bootstrap", ".ci/run")
 SHARED_NAMES = {"meson.build", "README.md", ".gitignore"}
 MARKS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
+BROKEN_LIST = re.compile(r"^ \*  +\S[^\n]*\n \* (?=[a-z])", re.M)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.M)
 LITERAL_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.S)
 
@@ -139,6 +140,14 @@ def check_comments(texts):
                 yield f"{path}:{line_at(text, match.start())}: a // comment: write /* */"
 
 
+def check_lists(texts):
+    """The formatter breaks a line of a list that is too long, and what it breaks off stands at the margin."""
+    for path, text in texts.items():
+        if path.endswith(CODE):
+            for match in BROKEN_LIST.finditer(text):
+                yield f"{path}:{line_at(text, match.end())}: the row of a list goes on at the margin"
+
+
 def check_marks(texts):
     for path, text in texts.items():
         if path.endswith(NO_MARKS):
@@ -170,6 +179,7 @@ def main():
         ("no schedule file is too long", check_schedules(texts)),
         ("every source file names its licence", check_licences(texts)),
         ("comments are /* */", check_comments(texts)),
+        ("lists in comments keep their columns", check_lists(texts)),
         ("no marks of unfinished work", check_marks(texts)),
         ("every test is registered", check_registered(texts, registered)),
     ])
