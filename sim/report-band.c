@@ -20,8 +20,9 @@
  *   pipeline    over several nodes, 1 % less to 11 % more of the step: its messages are waited for by all stages after
  *               it. Of 672 such steps of 7 sources one in ten took 20 % longer than predicted, one in ten 7 % less
  *
- *   experts     the same work of a model with routed experts, 5 % less to 20 % more: tokens are spread evenly here, in
- *               runs all wait for the fullest expert; no complete measured row has any, so this is assumed
+ *   experts     the same work of a model with routed experts, 5 % less to 20 % more: tokens are spread evenly here
+ *               unless expert_imbalance says how unevenly, in runs all wait for the fullest expert; no complete
+ *               measured row has any, so this is assumed
  *
  * Where a profile has measured the products of the type, or a collective in or between nodes, that cost is known to
  * sqrt (m^2 + e^2) instead: e the error of a point of the profile predicted from the others, m what is between kernels

@@ -14,7 +14,8 @@
  *
  *   scatter = B (D 2 i + check)    each bucket of the reducer: a copy of each rank's slices into a list, of the list
  *                                  into one buffer
- *   gather  = T L D 3/2 i + check  each tensor: a slice for each rank before the gather, a copy from the buffer behind
+ *   gather  = T L D 3/2 i          each tensor: a slice for each rank before the gather, a copy from the buffer behind;
+ *                                  the gather is one for all of them, whose single check is left out
  *
  * ZeRO-3 of DeepSpeed in 2021: each tensor of a layer is gathered for the forward and for the backward and its gradient
  * scattered, one by one, through lists with a view for each rank, which the library copies into or out of one buffer.
