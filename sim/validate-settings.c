@@ -59,7 +59,8 @@ set (PsiSettings *settings, PsiKeyId key, const char *text, GError **error)
   return psi_settings_set (settings, key, text, psi_keys[key].name, error);
 }
 
-/* The notes may say which kernels a framework ran, the name of the source whose fork of it. */
+/* The notes may say which kernels a framework ran, the name of the source whose fork of it it was (BigScience's): for
+ * that alone the source is looked at. */
 static gboolean
 set_framework (PsiSettings *settings, const char *text, const char *source, const char *notes, GPtrArray *assumptions,
                GError **error)
