@@ -58,6 +58,15 @@ plan_of (const PsiReport *report)
   return g_ptr_array_index (report->plans, 0);
 }
 
+/* Step time of a plan given so. */
+static inline double
+step_s (const char *flags)
+{
+  g_autoptr (PsiReport) report = run_flags (FALSE, "%s", flags);
+
+  return (double) plan_of (report)->step_time_ps * 1e-12;
+}
+
 static inline const PsiRankReport *
 rank_of (const PsiPlanReport *plan, guint i)
 {

@@ -7,14 +7,6 @@
   "model=custom family=moe layers=4 hidden=512 heads=8 ffn=256 vocab=1024 sequence=512 experts=32 "                    \
   "experts_per_token=2 machine=a100 "
 
-static double
-step_s (const char *flags)
-{
-  g_autoptr (PsiReport) report = run_flags (FALSE, "%s", flags);
-
-  return (double) plan_of (report)->step_time_ps * 1e-12;
-}
-
 /* One kernel for all beats one each by their launches, and those that fill the GPU together beat those one by one. The
  * host issues as many in either case: it is left out by a graph of the whole step. */
 static void

@@ -2,14 +2,6 @@
 /* What moves the time of a step: the host, the framework, what travels between ranks. */
 #include "closed-forms.h"
 
-static double
-step_s (const char *flags)
-{
-  g_autoptr (PsiReport) report = run_flags (FALSE, "%s", flags);
-
-  return (double) plan_of (report)->step_time_ps * 1e-12;
-}
-
 static gint64
 gradient_bytes (const char *flags)
 {
