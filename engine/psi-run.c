@@ -184,8 +184,8 @@ psi_run (PsiWorld *world, const PsiRunOptions *options, GError **error)
         }
       /* Steps that repeat one by one go on so. Groups of them hang on rests of flows smaller than a picosecond, and may
        * yet change: they are followed to the end. */
-      if (run->cycle == 1 && !options->no_jump)
-        break;
+      if (run->cycle == 1 && (!options->no_jump || (PSI_TIME_MAX - now_ps) / (reach + 2) < shift_ps))
+        break; /* nothing else will happen, or time runs out of range */
       if (loop.complete == FIRST_SUMS && !options->no_record)
         first_sum = psi_loop_keep_sums (&loop, &cycle.weight);
       psi_loop_next (&loop);

@@ -7,7 +7,7 @@
  * holds everything there is to know. Where ranks share links the same may be true of several iterations only, a cycle:
  * P is then their mean, and the recorded iteration is the last of the cycle, counted from the first iteration; such a
  * run goes on to max_iterations, since rests of flows below a picosecond may yet change what repeats. With `no_jump`
- * every run does; the answer must be the same.
+ * every run does, unless time would run out of range; the answer must be the same.
  *
  * Where ranks wait at desks nothing ties their iterations together: each runs at its own pace. The whole then repeats
  * after a cycle in which every rank does some whole number of iterations, or never in the time that is looked at;

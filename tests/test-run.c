@@ -372,6 +372,23 @@ test_too_long (void)
   check_fails (work, PSI_RUN_ERROR_TIME, "out of range");
 }
 
+/* Steps that repeat end before time does, whether or not they are jumped over. */
+static void
+test_long_steps (void)
+{
+  for (guint no_jump = 0; no_jump < 2; no_jump++)
+    {
+      g_autoptr (PsiWorld) world = psi_world_new ();
+      PsiProgram *program = psi_world_add_program (world, 1);
+
+      psi_program_work (program, 0, PSI_TIME_MAX / 20, 1);
+      psi_world_add_rank (world, program, 1, 0);
+      g_autoptr (PsiRun) run = run_world (world, 0, no_jump == 1);
+      g_assert_true (run->periodic);
+      g_assert_cmpint (run->period_ps, ==, PSI_TIME_MAX / 20);
+    }
+}
+
 static void
 test_no_port (void)
 {
@@ -542,6 +559,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/engine/run/one-stream", test_one_stream);
+  g_test_add_func ("/engine/run/long-steps", test_long_steps);
   g_test_add_func ("/engine/run/waits", test_waits);
   g_test_add_func ("/engine/run/messages", test_messages);
   g_test_add_func ("/engine/run/links", test_links);
