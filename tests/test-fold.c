@@ -80,6 +80,12 @@ static const struct
   { "model=llama-3-405b machine=h100 gpus=512 tp=8 pp=8 zero=3 framework=torchtitan micro_batches=8 recompute=full",
     2 },
   { "model=uniform plan=1f1b stages=4 micro_batches=8", 1 },
+  /* Kernels in graphs, hosts that compare their collectives or await each kernel. */
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 cuda_graphs=yes", 4 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 cuda_graphs=step", 4 },
+  { "model=llama-2-7b machine=a100 gpus=16 tp=8 pp=2 micro_batches=16 collective_checks=yes", 4 },
+  { "model=mixtral-8x7b machine=h100 gpus=32 dp=8 ep=8 pp=4 micro_batches=16 shared_ffn=1024 dense_layers=3", 4 },
+  { "model=gpt2 machine=a100 gpus=16 tp=2 dp=8 micro_batches=16 framework=bigscience network=omnipath", 2 },
 };
 
 static void
@@ -119,6 +125,10 @@ static const struct
   { "model=gpt2 machine=a100 pp=4 micro_batches=64 schedule=zb-h1", FALSE },
   { "model=gpt2 machine=a100 pp=4 dp=2 micro_batches=64 slow_rank=1:1.5", FALSE },
   { "model=gpt2 machine=a100 pp=4 micro_batches=20", FALSE },
+  { "model=llama-2-7b machine=a100 gpus=64 tp=8 pp=8 micro_batches=128 cuda_graphs=step collective_checks=yes", TRUE },
+  { "model=mixtral-8x7b machine=h100 gpus=32 tp=4 expert_tp=1 sequence_parallel=yes ep=8 pp=4 micro_batches=64 "
+    "framework=megatron-core expert_gemm=grouped expert_imbalance=1.5",
+    TRUE },
 };
 
 static void
