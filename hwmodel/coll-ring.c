@@ -6,10 +6,10 @@
  *   rate      LL min (B/2, LL max), LL128 min (0.92 B, channels x max), Simple B;
  *             B of the link, and of the node's network
  *   latency   base + (steps - nodes' steps) hop inside + nodes' steps hop between
- *   unseen    Simple between nodes: steps max (0, trip / 2 - max (S / n over the node's network, hop inside)), where a
- *             trip is a hop between, its flush included, and the network's latency back. A channel has two chunks under
- * way, so a ring advances by one step in half a round trip at most. NCCL does not count it when it chooses, but for the
- *             plateau of all-reduces
+ *   unseen    Simple between nodes: steps max (0, trip / 2 - max (S / n over the node's network, hop inside)). A trip
+ *             is a hop between, its flush included, and the network's latency back; a channel has two chunks under
+ *             way, so a ring advances by one step in half a trip at most. NCCL leaves that out when it chooses, but
+ *             for the plateau of all-reduces
  *
  * Source: NCCL 2.28.9 src/graph/tuning.cc; two chunks: ALLGATHER_CHUNKSTEPS = NCCL_STEPS / 2 in device.h. A broadcast
  * flows in chunks; its latency is here that of passing through all members, where NCCL counts one hop on a switch.

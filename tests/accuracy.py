@@ -30,7 +30,7 @@ LIMITS = [
     ("megatron-golden-small", "strict", "step_time", 22.0),
     ("llmfoundry", "strict", "step_time", 5.0),
     ("torchtitan", "strict", "step_time", 8.0),
-    ("ultrascale", "strict", "step_time", 18.0),
+    ("ultrascale", "strict", "step_time", 15.0),
     ("ultrascale", "strict", "memory", 7.5),
     ("alephalpha", "strict", "step_time", 6.5),
     ("vtrain", "strict", "step_time", 9.0),
