@@ -200,7 +200,7 @@ test_network (void)
   g_assert_nonnull (strstr (machine->description, "efa 400 Gb/s"));
   g_assert_false (psi_machine_choose_network (machine, "nvlink4", &error));
   g_assert_error (error, PSI_MACHINE_ERROR, PSI_MACHINE_ERROR_VALUE);
-  g_assert_cmpstr (error->message, ==, "'h100-sxm-80' has no network 'nvlink4' (allowed: efa ndr400)");
+  g_assert_cmpstr (error->message, ==, "'h100-sxm-80' has no network 'nvlink4' (allowed: efa ndr400 efa-2023)");
   g_assert_true (psi_machine_choose_network (machine, "ndr400", NULL));
   g_assert_cmpint (machine->inter.latency_ps, ==, latency_ps);
 

@@ -53,7 +53,7 @@ test_rate (void)
   const PsiLinkHelp *link = &g_array_index (plan->what_helps->links, PsiLinkHelp, 0);
   g_assert_true (link->between_nodes);
   g_assert_cmpfloat (link->bytes_per_s, ==, 25e9);
-  g_assert_cmpfloat_with_epsilon (link->unlimited_step_s, 0.12, 0.12 * 0.02);
+  g_assert_cmpfloat_with_epsilon (link->unlimited_step_s, 0.12, 0.12 * 0.03); /* round trips stay */
   g_assert_cmpfloat_with_epsilon (link->twice_bytes_per_s / closed, 1, 0.05);
   g_assert_cmpfloat_with_epsilon (link->tenth_bytes_per_s / closed, 10, 1.5);
   /* Just there the step takes that long. */
