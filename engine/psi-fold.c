@@ -69,7 +69,8 @@ psi_world_fold (PsiWorld *world, PsiRankId id, guint position)
       PsiPart part = { .op = g_array_index (ops, PsiOp, i), .start_ps = fold.cost_ps };
       PsiTime time_ps = time_of (world, rank, &part.op);
 
-      if (part.op.first_dep != PSI_CHAIN_END || psi_op_fold (program, &part.op) != NULL || time_ps >= PSI_TIME_MAX / 2)
+      if (part.op.first_dep != PSI_CHAIN_END || psi_op_fold (program, &part.op) != NULL ||
+          fold.cost_ps + time_ps >= PSI_TIME_MAX / 2)
         {
           g_array_set_size (program->parts, fold.first_part);
           return G_MAXUINT32;

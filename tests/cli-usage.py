@@ -141,6 +141,10 @@ HOSTILE = [
     ("run --machine a100 --model large.trace", "simulated time is out of range"),
     ("run --model uniform --machine a100 --gpus 16 --stages 1 --internode 1MB/s --psi-p 60TiB --detail closed", "simulated time is out of range"),
     ("run --model uniform --machine a100 --gpus 16 --internode 1MB/s --psi-p 60TiB --detail messages", "simulated time is out of range"),
+    ("run --model custom --family gpt --hidden 4096 --heads 64 --layers 350 --vocab 1407 --sequence 131072 --micro-batch 2137 --machine host",
+     "simulated time is out of range"),
+    ("run --model custom --family moe --hidden 16384 --heads 256 --layers 146 --vocab 75 --sequence 2097152 --micro-batch 13 --experts 128 "
+     "--experts-per-token 1 --attention math --machine host", "simulated time is out of range"),
     ("run --model gpt2 --machine long.machine", "long.machine: cannot be read: larger than 16 MiB"),
     ("run --model gpt2 --machine a100 --plan accumulate --micro-batches 1000000 --jump no", "the plan is too large to follow"),
     ("run --model uniform --pp 100000", "the plan is too large to follow: 100000 ranks of a pipeline over 100000 layers"),

@@ -4,7 +4,7 @@
 
 #include "plan-file.h"
 
-/* Times of each part from its layers. */
+/* Times of each part from its layers: too long ones add up to PSI_TIME_MAX, which no run reaches. */
 static void
 part_times (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCost *shape, gint64 *forward_ps,
             gint64 *backward_ps, gint64 *weight_ps)
@@ -15,13 +15,14 @@ part_times (const PsiPlan *plan, const PsiPartition *partition, const PsiShapeCo
         const PsiKindCost *cost = &shape->costs[g_array_index (shape->model->layers, PsiLayer, l).kind];
         const PsiLayerKind *kind = psi_layer_kind (shape->model, l);
 
-        forward_ps[part] += cost->pass_ps[PSI_PASS_FORWARD];
-        weight_ps[part] += cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT];
-        backward_ps[part] += cost->pass_ps[PSI_PASS_BACKWARD_INPUT] + cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT];
+        forward_ps[part] = psi_time_add (forward_ps[part], cost->pass_ps[PSI_PASS_FORWARD]);
+        weight_ps[part] = psi_time_add (weight_ps[part], cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT]);
+        backward_ps[part] = psi_time_add (backward_ps[part], psi_time_add (cost->pass_ps[PSI_PASS_BACKWARD_INPUT],
+                                                                           cost->pass_ps[PSI_PASS_BACKWARD_WEIGHT]));
         if (plan->recompute == PSI_RECOMPUTE_FULL && !kind->never_recomputed && l % plan->recompute_every == 0)
-          backward_ps[part] += cost->pass_ps[PSI_PASS_FORWARD];
+          backward_ps[part] = psi_time_add (backward_ps[part], cost->pass_ps[PSI_PASS_FORWARD]);
         else if (plan->recompute == PSI_RECOMPUTE_SELECTIVE && l % plan->recompute_every == 0)
-          backward_ps[part] += cost->selective_ps;
+          backward_ps[part] = psi_time_add (backward_ps[part], cost->selective_ps);
       }
 }
 
@@ -34,8 +35,9 @@ part_bytes (const PsiPartition *partition, const PsiModel *model, gint64 *kept_b
       {
         const PsiLayerKind *kind = psi_layer_kind (model, l);
 
-        kept_bytes[part] += kind->saved_bytes;
-        late_bytes[part] += MIN (kind->weight_saved_bytes, kind->saved_bytes);
+        /* What no memory holds, 64 bits hold. */
+        kept_bytes[part] += MIN (kind->saved_bytes, G_MAXINT64 - kept_bytes[part]);
+        late_bytes[part] += MIN (MIN (kind->weight_saved_bytes, kind->saved_bytes), G_MAXINT64 - late_bytes[part]);
       }
 }
 
